@@ -1,4 +1,4 @@
-"""Drivers and workers killed at random moments: what is lost, what is there twice, what is asked differently.
+"""Drivers and workers killed at random moments: lost trials, duplicate trials, different suggestions.
 
     python benchmarks/chaos.py [--kills N] [--seed N] [--quick] [--json FILE]
 
@@ -112,7 +112,7 @@ def _asks(records: list[Record]) -> set[tuple[str, str]]:
 
 
 def command(*arguments: str) -> int:
-    """`fmnas` in a process of its own, begun from this one so that nothing has to be imported again: its pid."""
+    """Fork a process that runs `fmnas`, so that nothing is imported again; return its pid."""
     pid = os.fork()
     if pid:
         return pid
@@ -135,11 +135,11 @@ class Moments:
 
 
 def kill_drivers(kills: int, rng: random.Random, folder: Path) -> Damage:
-    """As many kills of drivers."""
+    """Kill drivers `kills` times."""
     damage = Damage()
     while damage.kills < kills:
         seed = rng.randrange(10**6)
-        flags = [flag for each in (*SYNTHETIC, f"seed={seed}") for flag in ("-o", each)]
+        flags = [flag for override in (*SYNTHETIC, f"seed={seed}") for flag in ("-o", override)]
         whole, broken = folder / f"{seed}-whole", folder / f"{seed}-broken"
         began = time.monotonic()
         if wait(command("run", "smoke", *flags, "--out", str(whole))):
@@ -237,7 +237,7 @@ def drive(config: Config, pool: Pool, journal: Path) -> list[Record]:
 
 
 def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
-    """As many kills of workers."""
+    """Kill workers `kills` times."""
     damage = Damage()
     ray = connect(None)
     while damage.kills < kills:
@@ -258,9 +258,9 @@ def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
 
 
 def kill_starts(kills: int, rng: random.Random, folder: Path, seconds: float = 10.0) -> Damage:
-    """As many kills of drivers that have just begun, at moments spread over their first seconds; MLflow is on."""
+    """Kill drivers `kills` times, at moments spread over their first seconds; MLflow is on."""
     damage = Damage()
-    # Processes of their own and no forks: MLflow's import is a part of what is to be killed.
+    # Not forked: drivers are killed while they import MLflow, too.
     called = [sys.executable, "-m", "fmnas.platform.cli"]
     while damage.kills < kills:
         out = folder / f"start-{damage.kills}"
@@ -274,10 +274,10 @@ def kill_starts(kills: int, rng: random.Random, folder: Path, seconds: float = 1
         subprocess.run([*called, "resume", out, "--progress", "quiet"], check=True, stdout=subprocess.DEVNULL)
         expected = {(run, str(trial)) for run, trial, _ in _results(read_journal(out / "journal.jsonl"))}
         with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as store:
-            there = Counter(store.execute(ENDED_TRIALS).fetchall())
+            stored = Counter(store.execute(ENDED_TRIALS).fetchall())
         damage.finished += len(expected)
-        damage.lost += len(expected - set(there))
-        damage.duplicates += sum(count - 1 for count in there.values())
+        damage.lost += len(expected - set(stored))
+        damage.duplicates += sum(count - 1 for count in stored.values())
     return damage
 
 
@@ -312,7 +312,7 @@ def main() -> None:
             f"worst {max(seconds):.3f} s, of {len(seconds)}"
         )
     if arguments.json:
-        arguments.json.write_text(json.dumps({who: asdict(found) for who, found in damage.items()}, indent=2))
+        arguments.json.write_text(json.dumps({who: asdict(part) for who, part in damage.items()}, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Three hosts on one machine, of which one is cut off and one dies in the middle of an experiment.
+"""Three hosts on one machine; one is cut off and one dies during an experiment.
 
     python benchmarks/cluster.py [--quick] [--json FILE]
 
-Each host is a network namespace of Linux with an address of its own on a bridge, and runs a Ray node of two CPUs; the
-head, which has none, and the driver are this machine. An experiment of sleeping trials keeps four workers busy. One
-host's link goes down; later it comes up again, and the host is started anew; then every process of the other host is
-killed. Printed are the seconds until each loss was found, and what became of the trials. Needs root; where namespaces
-cannot be made, it says so and ends with code 2.
+Each host is a Linux network namespace with its own address on a bridge, and runs a Ray node with two CPUs; this machine
+runs the head, without CPUs, and the driver. An experiment of sleeping trials keeps four workers busy. One host's link
+goes down; later it comes up, and the host is restarted; then every process of the other host is killed. It prints the
+seconds until each loss was detected, and the outcomes of the trials. It needs root; exit code 2 if namespaces cannot be
+created.
 """
 
 import argparse
@@ -170,28 +170,28 @@ class Story:
     """What happened. at: seconds since the epoch of each act. found: seconds from an act to each loss after it."""
 
     at: dict[str, float] = field(default_factory=dict)
-    found: dict[str, list[float]] = field(default_factory=dict)
+    seconds_to_loss: dict[str, list[float]] = field(default_factory=dict)
     workers: dict[str, int] = field(default_factory=dict)
     finished: int = 0
     requeued: int = 0
     lost: int = 0
-    told: int = 0
+    observed: int = 0
     twice: int = 0
 
-    def tell(self, records: list[Record], told: int) -> None:
+    def tell(self, records: list[Record], observed: int) -> None:
         """Add what the journal shows."""
-        results = Counter((r["run"], r["trial"]) for r in records if r["event"] == FINISHED)
-        self.finished, self.twice = len(results), sum(count - 1 for count in results.values())
+        seconds_to_loss = Counter((r["run"], r["trial"]) for r in records if r["event"] == FINISHED)
+        self.finished, self.twice = len(seconds_to_loss), sum(count - 1 for count in seconds_to_loss.values())
         self.requeued = sum(r["event"] == LOST and not r["final"] for r in records)
         self.lost = sum(r["event"] == LOST and r["final"] for r in records)
-        self.told = told
+        self.observed = observed
         for record in (r for r in records if r["event"] == LOST):
             act = max((act for act in self.at if self.at[act] <= record["at"]), key=lambda act: self.at[act])
-            self.found.setdefault(act, []).append(record["at"] - self.at[act])
+            self.seconds_to_loss.setdefault(act, []).append(record["at"] - self.at[act])
 
 
 class Acts(ExperimentProgress):
-    """Does something when so many trials have ended."""
+    """Acts when a given number of trials has ended."""
 
     def __init__(
         self, acts: dict[int, tuple[str, Callable[[], Any]]], story: Story, pool: RayPool, state: ExperimentState
@@ -226,7 +226,7 @@ def experiment(trials: int, folder: Path) -> Story:
 
     acts = {
         trials // 4: (f"the link of {first} goes down", lambda: ip(f"link set {first} down")),
-        trials * 3 // 4: (f"the link of {first} comes up, and the host starts anew", again),
+        trials * 3 // 4: (f"the link of {first} comes up, and the host restarts", again),
         trials * 7 // 8: (f"everything on {second} is killed", lambda: kill(second)),
     }
     data = {"name": "hosts", "problem": "func2c", "optimizers": [{"name": "random", "concurrency": 4}]}
@@ -278,16 +278,16 @@ def main() -> None:
         story = experiment(trials, Path(folder))
     print(f"{'':<58} {'workers':>8} {'found after':>12} {'requeued':>9}")
     for name in story.at:
-        seconds = story.found.get(name, [])
+        seconds = story.seconds_to_loss.get(name, [])
         shown = f"{max(seconds):.1f} s" if seconds else ""
         print(f"{name:<58} {story.workers[name]:>8} {shown:>12} {len(seconds) or '':>9}")
     print(
-        f"{trials} trials: {story.finished} finished, {story.told} told, {story.requeued} requeued, {story.lost} lost, "
-        f"{story.twice} finished twice"
+        f"{trials} trials: {story.finished} finished, {story.observed} observed, {story.requeued} requeued, "
+        f"{story.lost} lost, {story.twice} finished twice"
     )
     if arguments.json:
         arguments.json.write_text(json.dumps(asdict(story), indent=2))
-    if story.twice or story.lost or story.finished != trials or story.told != trials:
+    if story.twice or story.lost or story.finished != trials or story.observed != trials:
         raise SystemExit(1)
 
 

@@ -68,22 +68,22 @@ def best_ei(
     return float(alternating_search(surface, region, starts, settings)[1][0])
 
 
-def at_parameters(space: Space, points: Points, y: torch.Tensor, given: dict[str, Any]) -> Posterior:
+def at_parameters(space: Space, points: Points, y: torch.Tensor, parameters: dict[str, Any]) -> Posterior:
     """The process under the parameters of an implementation in the authors' form."""
     D, P, deviation = points.C.shape[1], points.V.shape[1], points.C.std(0)
     theirs = ModLap(space, normalised=True)
-    theirs.lengthscale, theirs.alpha, theirs.beta = given["lengthscale"], given["alpha"], given["beta"]
+    theirs.lengthscale, theirs.alpha, theirs.beta = parameters["lengthscale"], parameters["alpha"], parameters["beta"]
     here = torch.cat([points.C[:1] / deviation, points.V[:1].double()], 1)
-    scale = given["outputscale"] * theirs(here, here).to_dense().item()  # of a point with itself
-    theta = torch.tensor(given["lengthscale"]).double() * deviation  # in unit-cube lengths
-    alpha, beta = torch.tensor(given["alpha"]).double() / (D * P), torch.tensor(given["beta"]).double()
+    scale = parameters["outputscale"] * theirs(here, here).to_dense().item()  # of a point with itself
+    theta = torch.tensor(parameters["lengthscale"]).double() * deviation  # in unit-cube lengths
+    alpha, beta = torch.tensor(parameters["alpha"]).double() / (D * P), torch.tensor(parameters["beta"]).double()
     likelihood = Likelihood(FMKernel(space, FORM), points, y)
     eta = torch.cat([theta, alpha, beta, torch.ones(2).double()]).log()
     own = float(likelihood.correlation(eta)[0, 0])
-    eta[-1] = np.log(given["noise"] * own / scale)
+    eta[-1] = np.log(parameters["noise"] * own / scale)
     posterior = Posterior(likelihood, eta)
-    posterior.weights = posterior.inverse @ (y - given["mean"])
-    posterior.mu, posterior.s2 = given["mean"], scale / own
+    posterior.weights = posterior.inverse @ (y - parameters["mean"])
+    posterior.mu, posterior.s2 = parameters["mean"], scale / own
     return posterior
 
 
@@ -97,12 +97,12 @@ def row(n: int, path: Path, seeds: Sequence[int]) -> dict[str, Any]:
         for settings in (PAPER_FIT, likely)
     )
     best = min(paper, key=lambda fit: fit.nll)
-    found = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in seeds]
+    values = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in seeds]
     return {
         "n": n,
         "paper_nll": [fit.nll for fit in paper],
         "default_nll": [fit.nll for fit in default],
-        "default_log_ei": found,
+        "default_log_ei": values,
         "paper_log_ei": best_ei(space, X, best.posterior, y, PAPER_SEARCH, seeds[0]),
     }
 
@@ -116,8 +116,8 @@ def against(reference: dict[str, Any], path: Path, seeds: Sequence[int]) -> dict
     bounds = np.array(json.loads(path.read_text())["bounds"])
     x = np.concatenate([(c - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]), v])
     at_theirs = Surface(posterior, LogEI(float(y.min()))).value(Points.from_encoded(space, x[None])).exp()
-    found = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in seeds]
-    return {"n": reference["n"], "theirs": reference["ei_float64"], "theirs_here": float(at_theirs), "ours": found}
+    values = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in seeds]
+    return {"n": reference["n"], "theirs": reference["ei_float64"], "theirs_here": float(at_theirs), "ours": values}
 
 
 def main() -> None:
@@ -130,7 +130,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with torch.no_grad():
-        report(arguments, seeds_of.chosen(arguments))
+        report(arguments, seeds_of.choose_seeds(arguments))
 
 
 def report(arguments: argparse.Namespace, seeds: seeds_of.Seeds) -> None:
@@ -139,23 +139,25 @@ def report(arguments: argparse.Namespace, seeds: seeds_of.Seeds) -> None:
     print(f"{'n':>5} {'nll, paper mode':>20} {'nll, default':>20} {'log EI, default':>22} {'log EI, paper':>14}")
     rows, references = [], []
     for n in SIZES:
-        found = row(n, arguments.data, seeds.values)
-        rows.append(found)
-        paper, default, ei = found["paper_nll"], found["default_nll"], found["default_log_ei"]
+        values = row(n, arguments.data, seeds.values)
+        rows.append(values)
+        paper, default, ei = values["paper_nll"], values["default_nll"], values["default_log_ei"]
         print(
             f"{n:>5} {min(paper):>10.4f}{max(paper):>10.4f} {min(default):>10.4f}{max(default):>10.4f} "
-            f"{np.median(ei):>11.4f}{min(ei):>11.4f} {found['paper_log_ei']:>14.4f}",
+            f"{np.median(ei):>11.4f}{min(ei):>11.4f} {values['paper_log_ei']:>14.4f}",
             flush=True,
         )
     if arguments.reference:
         print(f"\n{'n':>5} {'EI, reference':>14} {'its point, here':>16} {'EI, ours (median, worst)':>26}")
         for result in json.loads(arguments.reference.read_text())["results"]:
-            found = against(result, arguments.data, seeds.values)
-            references.append(found)
-            ours = f"{np.median(found['ours']):.4f}, {min(found['ours']):.4f}"
-            print(f"{found['n']:>5} {found['theirs']:>14.4f} {found['theirs_here']:>16.4f} {ours:>26}", flush=True)
+            values = against(result, arguments.data, seeds.values)
+            references.append(values)
+            ours = f"{np.median(values['ours']):.4f}, {min(values['ours']):.4f}"
+            print(f"{values['n']:>5} {values['theirs']:>14.4f} {values['theirs_here']:>16.4f} {ours:>26}", flush=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"seeds": seeds.kept(), "rows": rows, "references": references}, indent=2))
+        arguments.json.write_text(
+            json.dumps({"seeds": seeds.to_dict(), "rows": rows, "references": references}, indent=2)
+        )
 
 
 if __name__ == "__main__":

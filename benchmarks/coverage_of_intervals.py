@@ -1,4 +1,4 @@
-"""How often three bootstrap intervals hold the mean of normal values, where 95% is meant: for few values, too seldom.
+"""How often three bootstrap intervals of nominally 95% contain the mean of normal values.
 
     python benchmarks/coverage_of_intervals.py [--sets N] [--seed N | --fresh] [--quick] [--json FILE]
 
@@ -30,13 +30,13 @@ Floats = NDArray[np.float64]
 
 
 def coverage(repeats: int, sets: int, rng: np.random.Generator) -> dict[str, float]:
-    """The share of so many sets whose interval holds the mean, by method."""
+    """Return method -> the share of `sets` sets whose interval contains the mean."""
     held = dict.fromkeys(METHODS, 0)
     for start in range(0, sets, AT_ONCE):
         values = rng.standard_normal((repeats, min(AT_ONCE, sets - start)))
         ends = {
-            "percentile": percentile(values),
-            "BCa": accelerated(values),
+            "percentile": percentile_interval(values),
+            "BCa": bca_interval(values),
             "expanded percentile": mean_interval(values),
         }
         for method, (low, high) in ends.items():
@@ -44,14 +44,14 @@ def coverage(repeats: int, sets: int, rng: np.random.Generator) -> dict[str, flo
     return {method: count / sets for method, count in held.items()}
 
 
-def percentile(values: Floats) -> tuple[Floats, Floats]:
+def percentile_interval(values: Floats) -> tuple[Floats, Floats]:
     """The plain percentile interval of the mean over the first axis of values [n, sets]."""
     below = (1 - CONFIDENCE) / 2
     low, high = np.quantile(weights(len(values)) @ values, [below, 1 - below], axis=0)
     return low, high
 
 
-def accelerated(values: Floats) -> tuple[Floats, Floats]:
+def bca_interval(values: Floats) -> tuple[Floats, Floats]:
     """The BCa interval: bias by the share of resampled means below the mean, acceleration by the jackknife."""
     means, mean = np.sort(weights(len(values)) @ values, axis=0), values.mean(axis=0)
     share = ((means < mean).mean(axis=0) + (means <= mean).mean(axis=0)) / 2
@@ -83,12 +83,12 @@ def main() -> None:
     sets = QUICK if arguments.quick else arguments.sets
     print(f"{sets} sets of normal values for each number of repeats, seed {seed}\n")
     print(f"| repeats | {' | '.join(METHODS)} |\n|{'---|' * (1 + len(METHODS))}")
-    found = {}
+    results = {}
     for repeats in REPEATS:
-        found[repeats] = coverage(repeats, sets, np.random.default_rng([seed, repeats]))
-        print(f"| {repeats} | {' | '.join(f'{found[repeats][method]:.3f}' for method in METHODS)} |", flush=True)
+        results[repeats] = coverage(repeats, sets, np.random.default_rng([seed, repeats]))
+        print(f"| {repeats} | {' | '.join(f'{results[repeats][method]:.3f}' for method in METHODS)} |", flush=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"sets": sets, "seed": seed, "coverage": found}, indent=2))
+        arguments.json.write_text(json.dumps({"sets": sets, "seed": seed, "coverage": results}, indent=2))
 
 
 if __name__ == "__main__":

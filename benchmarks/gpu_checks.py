@@ -1,4 +1,4 @@
-"""Whether what a GPU trains is right, what a capture that fails leaves behind, and whether captures leak memory.
+"""Checks on a GPU: equal results, the state after a failed capture, and whether captures leak memory.
 
 Part of `gpu_first_run.py`. "Equal" is to the bit, where no bound is given.
 """
@@ -55,27 +55,27 @@ def equality(plan: Plan) -> Jobs:
 
 
 def check_cell(cell: Cell, split: Split, plan: Plan) -> dict[str, Any]:
-    """All that must be equal, of one cell."""
+    """Compare what must be equal for one cell."""
     with deterministic_float32(torch.device(plan.device)):
         losses = stacked_losses(learner_of(cell, split, plan, capture=False), plan)
         apart = [abs(a - b) for a, b in zip(losses, plain_losses(cell, split, plan), strict=True)]
-        step_by_step = trained(learner_of(cell, split, plan, capture=False))
-        graph, again = (trained(learner_of(cell, split, plan)) for _ in range(2))
+        step_by_step = train_epochs(learner_of(cell, split, plan, capture=False))
+        graph, again = (train_epochs(learner_of(cell, split, plan)) for _ in range(2))
         alone = {f"alone beside {ill:g}": others_alone(graph, cell, split, plan, ill) for ill in (float("nan"), 1e38)}
     scale = float(step_by_step[1].abs().max())
-    found: dict[str, Any] = {"losses_apart": max(apart), "each_loss_apart": apart}
-    found["graph_apart"] = float((graph[1] - step_by_step[1]).abs().max()) / scale
-    found |= {"graph_equal": torch.equal(graph[1], step_by_step[1]), "same_twice": same(graph, again), **alone}
-    near = found["losses_apart"] < LOSS_BOUND and found["graph_apart"] <= GRAPH_BOUND
-    return {"ok": near and found["same_twice"] and all(alone.values()), **found}
+    result: dict[str, Any] = {"losses_apart": max(apart), "each_loss_apart": apart}
+    result["graph_apart"] = float((graph[1] - step_by_step[1]).abs().max()) / scale
+    result |= {"graph_equal": torch.equal(graph[1], step_by_step[1]), "same_twice": same(graph, again), **alone}
+    near = result["losses_apart"] < LOSS_BOUND and result["graph_apart"] <= GRAPH_BOUND
+    return {"ok": near and result["same_twice"] and all(alone.values()), **result}
 
 
 Trained = tuple[list[list[float | None]], Tensor, Tensor]
 """Errors after each epoch, the weights [N], and whose each weight is [N]."""
 
 
-def trained(learner: StackedLearner, epochs: int = 2) -> Trained:
-    """After some epochs."""
+def train_epochs(learner: StackedLearner, epochs: int = 2) -> Trained:
+    """Train for some epochs."""
     errors = [learner.train([RATE]) for _ in range(epochs)]
     return errors, learner._stack.weights.detach().clone(), learner._stack.owner
 
@@ -87,7 +87,7 @@ def same(one: Trained, other: Trained) -> bool:
 
 def others_alone(healthy: Trained, cell: Cell, split: Split, plan: Plan, ill: float) -> bool:
     """Whether the second training, which begins with such weights, diverges, and the others are as without it."""
-    errors, weights, owner = trained(learner_of(cell, split, plan, ill=ill))
+    errors, weights, owner = train_epochs(learner_of(cell, split, plan, ill=ill))
     expected = [[None if number == 1 else error for number, error in enumerate(row)] for row in healthy[0]]
     own = owner == 1
     return errors == expected and torch.equal(weights[~own], healthy[1][~own]) and not bool(weights[own].any())
@@ -120,9 +120,9 @@ class Asking(StackedLearner):
 
 
 def failure(plan: Plan) -> Jobs:
-    """What a capture that fails leaves behind, in this order.
+    """Jobs that look at the state after a failed capture, in this order.
 
-    Judged is that it is told, and that stream and device are of use. Whether memory can be given back and another step
+    Checked is that it raises, and that stream and device still work. Whether memory can be given back and another step
     captured depends on torch's version; a worker does not try, but is replaced.
     """
     split, cell = noise(2 * plan.batch), named_cells()["random 1"]
@@ -133,8 +133,8 @@ def failure(plan: Plan) -> Jobs:
         try:
             learner_of(cell, split, plan, capture=False, kind=Asking).capture()  # on a CPU, any capture fails
         except CaptureError as error:
-            return {"ok": True, "told": str(error)[:300]}
-        return {"ok": False, "told": "nothing: the capture succeeded"}
+            return {"ok": True, "message": str(error)[:300]}
+        return {"ok": False, "message": "the capture succeeded"}
 
     def stream() -> dict[str, Any]:
         return {"ok": not on_gpu or torch.cuda.current_stream() == before}
@@ -143,22 +143,22 @@ def failure(plan: Plan) -> Jobs:
         return {"ok": answers(plan.device)}
 
     def memory() -> dict[str, Any]:
-        return tried(torch.cuda.empty_cache)
+        return try_call(torch.cuda.empty_cache)
 
     def capture() -> dict[str, Any]:
-        return tried(lambda: learner_of(cell, split, plan).train([RATE]))
+        return try_call(lambda: learner_of(cell, split, plan).train([RATE]))
 
     return {
         "a capture that fails": fails,
-        "the stream is put back": stream,
+        "the stream is restored": stream,
         "the device answers": device,
-        "memory is given back": memory,
+        "memory is released": memory,
         "another capture": capture,
     }
 
 
-def tried(attempt: Callable[[], object]) -> dict[str, Any]:
-    """Whether it works; no judgement."""
+def try_call(attempt: Callable[[], object]) -> dict[str, Any]:
+    """Return whether it works, without judging it."""
     try:
         attempt()
     except Exception as error:
@@ -169,12 +169,12 @@ def tried(attempt: Callable[[], object]) -> dict[str, Any]:
 def captures(plan: Plan) -> Jobs:
     """Seconds and megabytes of captures of different cells, three times each."""
     if torch.device(plan.device).type != "cuda":
-        return {"memory": lambda: {"left_out": "a CPU captures nothing"}}
+        return {"memory": lambda: {"skipped": "a CPU captures nothing"}}
     return {"memory": partial(capture_memory, plan)}
 
 
 def capture_memory(plan: Plan, rounds: int = 3) -> dict[str, Any]:
-    """As many rounds as there is time for; what the device has in use must not grow from the first to the last."""
+    """Capture for `rounds` rounds while there is time; memory in use must not grow from the first to the last."""
     split, rows = noise(10 * plan.batch), []
     ends: list[tuple[int, float]] = []  # of each round: captures so far, megabytes
     device = torch.device(plan.device)
@@ -192,18 +192,18 @@ def capture_memory(plan: Plan, rounds: int = 3) -> dict[str, Any]:
             rows.append([name, captured_after, held, torch.cuda.memory_reserved() / 1e6, device_megabytes()])
         ends.append((len(rows), device_megabytes()))
     between = ends[-1][0] - ends[0][0]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "captures": len(rows),
         "columns": "cell, seconds, MB held, MB held after, MB of the device",
     }
     if between > 0:
         grown = (ends[-1][1] - ends[0][1]) / between
-        found = {"ok": grown < LEAK, "grown_mb_per_capture": grown, **found}
-    return {**found, "rows": rows}
+        result = {"ok": grown < LEAK, "grown_mb_per_capture": grown, **result}
+    return {**result, "rows": rows}
 
 
 def device_megabytes() -> float:
-    """What all processes together have of the device."""
+    """Return the megabytes in use by all processes."""
     free, total = torch.cuda.mem_get_info()
     return (total - free) / 1e6
 

@@ -1,4 +1,4 @@
-"""What the first run on a GPU works on: cells, learners, images; a clock; and the jobs of a part, one after another.
+"""What the first run on a GPU uses: cells, learners, images, a clock, and the loop over the jobs of a part.
 
 Part of `gpu_first_run.py`.
 """
@@ -27,28 +27,27 @@ from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.split import Split
 
 TIMED = 0.3
-"""Seconds that are given to the timing of one operation, about."""
+"""About how many seconds the timing of one operation takes."""
 
 ENOUGH = 8.0
-"""Seconds that are time enough for any job: those that may take longer end by themselves."""
+"""Seconds that suffice for any job; longer ones end by themselves."""
 
 RATE = 0.01
 SCHEDULE = Schedule(RATE, 0.9, 1e-4, 0.5, 0.5, 0.5)
 
 Job = Callable[[], dict[str, Any]]
-"""Finds something. With "ok" it judges it, too."""
+"""Measures something. "ok": whether it is right."""
 
 Jobs = dict[str, Job]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where a part works, how much, and until when.
+    """The device and sizes of a part, and its end.
 
     seeds: trainings in one program. batch: images of a step. images: of a timed epoch. sizes: of validation batches.
-    cells: at most so many rows of a kind.
-    lengths: images and epochs of whole evaluations. processes: at a time; epochs: in each, of `images` images;
-    together: the cell that they train. ends: as `time.monotonic` tells it.
+    cells: the largest number of rows of a kind. lengths: images and epochs of full evaluations. processes: at a time;
+    epochs: in each, of `images` images; together: the cell that they train. ends: in seconds of `time.monotonic`.
     """
 
     device: str = "cuda"
@@ -65,7 +64,7 @@ class Plan:
     data: Path | None = None
 
     def until(self, ends: float, data: Path | None) -> "Plan":
-        """The same, with a time to end."""
+        """Return the plan with an end."""
         return replace(self, ends=ends, data=data)
 
     def left(self) -> float:
@@ -73,7 +72,7 @@ class Plan:
         return self.ends - time.monotonic()
 
     def split(self, images: int) -> Split:
-        """So many images to train on, and so many to validate on: real ones, if there are."""
+        """Return that number of images to train on, and as many to validate on; real ones if `data` is set."""
         return search_split(fashion_mnist_set(self.data), images, images) if self.data else noise(images)
 
 
@@ -94,7 +93,7 @@ def cells_of_each() -> dict[str, Cell]:
 
 
 def some(named: dict[str, Any], plan: Plan) -> dict[str, Any]:
-    """As many of them as the plan has."""
+    """Return the first ones, up to the plan's number."""
     return dict(list(named.items())[: plan.cells])
 
 
@@ -109,7 +108,7 @@ def learner_of(
     """The trainer's learner on the device. ill: what the second training's first weights are."""
     device = torch.device(plan.device)
     draws = [streams(0, number) for number in range(plan.seeds)]
-    networks = [build_network(cell, each.initialisation) for each in draws]
+    networks = [build_network(cell, draw.initialisation) for draw in draws]
     if ill is not None:
         networks[1].stem.weight.data.fill_(ill)
     context = TrainingContext(to_device(split, device), plan.batch, min(1_000, len(split.held_out_inputs)))
@@ -120,7 +119,7 @@ def learner_of(
 
 
 def begin_epoch(learner: StackedLearner) -> None:
-    """All that comes before an epoch's first step."""
+    """Prepare an epoch."""
     learner._stack.train()
     learner._draw_epoch()
     learner._rate.fill_(RATE)
@@ -128,13 +127,13 @@ def begin_epoch(learner: StackedLearner) -> None:
 
 
 def wait(device: str) -> None:
-    """Until the device has done what it was asked for."""
+    """Wait until the device is idle."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()
 
 
 def answers(device: str) -> bool:
-    """Whether the device still does; after some errors it does not, until the process ends."""
+    """Whether the device still works; after some errors it does not until the process ends."""
     try:
         wait(device)
         return bool(torch.ones(8, device=device).sum().item() == 8.0)
@@ -143,7 +142,7 @@ def answers(device: str) -> bool:
 
 
 def median_seconds(run: Callable[[], object], times: int, device: str) -> float:
-    """Of one run, each waited for."""
+    """Return the median seconds of one run."""
     seconds = []
     for _ in range(times):
         wait(device)
@@ -177,26 +176,26 @@ def replayed_seconds(run: Callable[[], object], plan: Plan) -> float:
     return statistics.median(seconds)
 
 
-def jobs_done(part: str, jobs: Jobs, plan: Plan) -> Iterator[dict[str, Any]]:
-    """A row for each job, as long as there is time and the device answers; what was left out is the last."""
-    left_out, needed = [], 0.0
+def run_jobs(part: str, jobs: Jobs, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield a row for each job while there is time and the device answers; the last row names the skipped jobs."""
+    skipped, needed = [], 0.0
     for name, job in jobs.items():
         if plan.left() <= needed:
-            left_out.append(name)
+            skipped.append(name)
             continue
         begun = plan.left()
-        found = outcome(job)
+        result = outcome(job)
         needed = max(needed, min(begun - plan.left(), ENOUGH))  # the next may take as long
-        yield {"part": part, "row": name, "found": found}
-        if "error" in found and not answers(plan.device):
-            yield {"part": part, "row": "device", "found": {"error": f"none: {plan.device} answers no more"}}
+        yield {"part": part, "row": name, "result": result}
+        if "error" in result and not answers(plan.device):
+            yield {"part": part, "row": "device", "result": {"error": f"{plan.device} does not answer any more"}}
             return
-    if left_out:
-        yield {"part": part, "left_out": left_out}
+    if skipped:
+        yield {"part": part, "skipped": skipped}
 
 
 def outcome(job: Job) -> dict[str, Any]:
-    """What the job found, or how it failed."""
+    """Return the job's result, or its error."""
     try:
         return job()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""How long things take on a GPU: steps, kernels, convolutions, evaluations, several processes at once.
+"""Times on a GPU: steps, kernels, convolutions, evaluations, several processes at once.
 
 Part of `gpu_first_run.py`. Times of operations are those of replays of a CUDA graph: what the device takes for them.
 """
@@ -61,12 +61,12 @@ TOP = 15
 
 
 def machine(plan: Plan) -> Jobs:
-    """What this is, and what it can do at best."""
+    """Jobs: versions, device, and its best rates."""
     return {"versions": versions, "device": partial(device_facts, plan), "rates": partial(rates, plan)}
 
 
 def versions() -> dict[str, Any]:
-    """Of what decides numbers and times."""
+    """Return the versions and settings that affect numbers and times."""
     here = Path(__file__).resolve().parent
     asked = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=here, capture_output=True, text=True, check=False
@@ -86,15 +86,15 @@ def versions() -> dict[str, Any]:
 
 
 def device_facts(plan: Plan) -> dict[str, Any]:
-    """Its name and size, and whether MPS is there."""
+    """Return its name and size, and whether MPS is available."""
     pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
-    found: dict[str, Any] = {"mps": shutil.which("nvidia-cuda-mps-control") or "none", "mps_pipes": pipes.exists()}
+    result: dict[str, Any] = {"mps": shutil.which("nvidia-cuda-mps-control") or "none", "mps_pipes": pipes.exists()}
     if torch.device(plan.device).type != "cuda":
-        return {"name": plan.device, **found}
+        return {"name": plan.device, **result}
     facts = torch.cuda.get_device_properties(0)
     free, total = torch.cuda.mem_get_info()
-    found |= {"taken_gb": (total - free) / 1e9, "gb": total / 1e9, "multiprocessors": facts.multi_processor_count}
-    return {"name": facts.name, "capability": f"{facts.major}.{facts.minor}", **found}
+    result |= {"taken_gb": (total - free) / 1e9, "gb": total / 1e9, "multiprocessors": facts.multi_processor_count}
+    return {"name": facts.name, "capability": f"{facts.major}.{facts.minor}", **result}
 
 
 def rates(plan: Plan) -> dict[str, Any]:
@@ -140,31 +140,31 @@ def step_times(cell: Cell, plan: Plan) -> dict[str, Any]:
             learner._position.zero_()
             learner.step(plan.batch)
 
-        found = {"step_us": 1e6 * median_seconds(epoch, 3, device) / full}
-        found |= {"ungraphed_step_us": 1e6 * median_seconds(eager, 5, device)}
-        found |= {"draw_us_per_image": 1e6 * drawing / plan.images}
-        each = validation_times(learner, plan)
-    found |= {f"validation_us_per_image_{size}": 1e6 * seconds for size, seconds in each.items()}
+        result = {"step_us": 1e6 * median_seconds(epoch, 3, device) / full}
+        result |= {"ungraphed_step_us": 1e6 * median_seconds(eager, 5, device)}
+        result |= {"draw_us_per_image": 1e6 * drawing / plan.images}
+        draw = validation_times(learner, plan)
+    result |= {f"validation_us_per_image_{size}": 1e6 * seconds for size, seconds in draw.items()}
     per_epoch = (
-        found["step_us"] * IMAGES / plan.batch + (found["draw_us_per_image"] + 1e6 * min(each.values())) * IMAGES
+        result["step_us"] * IMAGES / plan.batch + (result["draw_us_per_image"] + 1e6 * min(draw.values())) * IMAGES
     )
-    return {**found, "evaluation_s": EPOCHS * per_epoch / 1e6}
+    return {**result, "evaluation_s": EPOCHS * per_epoch / 1e6}
 
 
 @torch.no_grad()
 def validation_times(learner: Any, plan: Plan) -> dict[int, float]:
-    """Seconds per image, of all networks, by the size of batches; a size for which there is no memory is the last."""
+    """Seconds per image, of all networks, by the size of batches; until one needs too much memory."""
     learner._stack.train(False)
-    found: dict[int, float] = {}
+    result: dict[int, float] = {}
     for size in plan.sizes:
         try:
             images = torch.randn(size, plan.seeds, 28, 28, device=plan.device)
-            found[size] = replayed_seconds(partial(learner._stack, images), plan) / size
+            result[size] = replayed_seconds(partial(learner._stack, images), plan) / size
         except torch.OutOfMemoryError:
-            if not found:
+            if not result:
                 raise
             break
-    return found
+    return result
 
 
 def kernels(cell: Cell, plan: Plan, count: int = 5) -> dict[str, Any]:
@@ -183,12 +183,12 @@ def kernels(cell: Cell, plan: Plan, count: int = 5) -> dict[str, Any]:
     rows = sorted(((us, e) for us, e in rows if us > 0), key=lambda row: -row[0])
     if not rows:
         return {"error": "the profiler saw no kernels: has this user the right to NVIDIA's performance counters?"}
-    found = {"kernels": sum(e.count for _, e in rows) / count, "us": sum(us for us, _ in rows) / count}
-    return {**found, "top": [[e.key[:120], e.count / count, us / count] for us, e in rows[:TOP]]}
+    result = {"kernels": sum(e.count for _, e in rows) / count, "us": sum(us for us, _ in rows) / count}
+    return {**result, "top": [[e.key[:120], e.count / count, us / count] for us, e in rows[:TOP]]}
 
 
 def convolutions(plan: Plan) -> Jobs:
-    """A job for each convolution of each cell of the network, as many networks side by side as are trained."""
+    """Jobs: each convolution of each cell of the network, for all seeds side by side."""
     jobs: Jobs = {}
     for channels, side in zip(CELL_CHANNELS, SIDES, strict=True):
         for kind in KINDS:
@@ -199,25 +199,25 @@ def convolutions(plan: Plan) -> Jobs:
 def convolution_ways(kind: str, channels: int, side: int, plan: Plan) -> dict[str, Any]:
     """Microseconds forward and backward: cuDNN's settings, two memory formats; and one network alone."""
     size, groups = KINDS[kind]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for setting in SETTINGS:
         with convolving(setting):
             for name, memory in (("NCHW", torch.contiguous_format), ("NHWC", torch.channels_last)):
                 seconds = convolution_seconds((plan.seeds, channels, side, size, groups), memory, plan)
-                found |= {f"{setting}, {name}, {way}": 1e6 * value for way, value in seconds.items()}
+                result |= {f"{setting}, {name}, {way}": 1e6 * value for way, value in seconds.items()}
     with convolving("as trained"):
         seconds = convolution_seconds((1, channels, side, size, groups), torch.contiguous_format, plan)
-    found |= {f"one network, {way}": 1e6 * value for way, value in seconds.items()}
+    result |= {f"one network, {way}": 1e6 * value for way, value in seconds.items()}
     best = min(
-        (name[: name.rindex(",")] for name in found if name.startswith("searched")), key=lambda n: total(found, n)
+        (name[: name.rindex(",")] for name in result if name.startswith("searched")), key=lambda n: total(result, n)
     )
     now = "as trained, NCHW"
-    return {"us_as_trained": total(found, now), "us_best": total(found, best), "best": best, "ways": found}
+    return {"us_as_trained": total(result, now), "us_best": total(result, best), "best": best, "ways": result}
 
 
-def total(found: dict[str, float], way: str) -> float:
+def total(result: dict[str, float], way: str) -> float:
     """Forward and backward."""
-    return found[f"{way}, forward"] + found[f"{way}, backward"]
+    return result[f"{way}, forward"] + result[f"{way}, backward"]
 
 
 def convolution_seconds(shape: tuple[int, ...], memory: torch.memory_format, plan: Plan) -> dict[str, float]:
@@ -247,8 +247,8 @@ def convolving(setting: str) -> Iterator[None]:
         yield
 
 
-def whole(plan: Plan) -> Jobs:
-    """Evaluations by the trainer, as long as they are; one that there is no time for is measured as far as it came."""
+def full_length(plan: Plan) -> Jobs:
+    """Jobs: full evaluations by the trainer; one without enough time is measured as far as it came."""
     named = {name: cell for name, cell in named_cells().items() if name in ("random 1", "random 2", "largest")}
     chosen = sorted(named.items(), key=lambda item: item[0] == "largest")  # the one that takes longest at the end
     return {
@@ -269,19 +269,19 @@ def evaluation(cell: Cell, images: int, epochs: int, plan: Plan) -> dict[str, An
         if number == 0:
             ends.append(time.perf_counter())
 
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     try:
         done = trainer.evaluate(trial(cell, epochs), report, lambda: plan.left() <= 0)
-        found = {"seconds": done.seconds, "diverged": done.diverged, "error_rate": statistics.fmean(done.errors)}
+        result = {"seconds": done.seconds, "diverged": done.diverged, "error_rate": statistics.fmean(done.errors)}
     except EvaluationStoppedError:
-        found = {"cut_short": True}
+        result = {"cut_short": True}
     seconds = [b - a for a, b in pairwise(ends)]
     if seconds:
-        found |= {"first_epoch_s": seconds[0], "later_epoch_s": statistics.median(seconds[1:] or seconds)}
-    return {**found, "epochs": len(seconds)}
+        result |= {"first_epoch_s": seconds[0], "later_epoch_s": statistics.median(seconds[1:] or seconds)}
+    return {**result, "epochs": len(seconds)}
 
 
-def shared(plan: Plan) -> Jobs:
+def shared_device(plan: Plan) -> Jobs:
     """Evaluations a minute when several processes share the device. Each count has its share of the time left."""
     cell = {**named_cells(), **cells_of_each()}[plan.together]
 
@@ -293,4 +293,10 @@ def shared(plan: Plan) -> Jobs:
     return {f"{count} processes": partial(together, count, len(counts) - i) for i, count in enumerate(counts)}
 
 
-PARTS = {"machine": machine, "steps": steps, "convolutions": convolutions, "whole": whole, "shared": shared}
+PARTS = {
+    "machine": machine,
+    "steps": steps,
+    "convolutions": convolutions,
+    "whole": full_length,
+    "shared": shared_device,
+}

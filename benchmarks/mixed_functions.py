@@ -1,6 +1,6 @@
 """Mixed problems: functions of the field, part of whose variables are nominal.
 
-A nominal value stands for one of equally spaced numbers, shuffled, so that nothing tells what it means but trials.
+A nominal value represents one of equally spaced numbers, shuffled, so that only trials show its meaning.
 The shuffle is drawn once from a fixed seed. `sample_efficiency.py --problems mixed_levy` measures on the first, and
 `fmnas` takes each by its name, as benchmarks/mixed_functions.py:levy.
 
@@ -41,7 +41,7 @@ def of_styblinski_tang(z: NDArray[np.float64]) -> float:
 
 
 def of_rosenbrock(z: NDArray[np.float64]) -> float:
-    """Rosenbrock's function: each variable counts beside its neighbours alone."""
+    """Rosenbrock's function: each variable interacts with its neighbours alone."""
     return float((100 * (z[1:] - z[:-1] ** 2) ** 2 + (z[:-1] - 1) ** 2).sum())
 
 
@@ -50,8 +50,8 @@ def of_rastrigin(z: NDArray[np.float64]) -> float:
     return float((z**2 - 10 * np.cos(2 * math.pi * z) + 10).sum())
 
 
-def mixed(function: Function, low: float, high: float, nominal: int, values: int, seed: int) -> Problem:
-    """The function of `REALS` real and so many nominal variables, which take turns as its arguments."""
+def mixed_problem(function: Function, low: float, high: float, nominal: int, values: int, seed: int) -> Problem:
+    """Return the function of `REALS` real and `nominal` nominal variables, in a random order."""
     grid = np.linspace(low, high, values)
     rng = np.random.default_rng(seed)
     meant = [rng.permutation(grid) for _ in range(nominal)]
@@ -61,14 +61,14 @@ def mixed(function: Function, low: float, high: float, nominal: int, values: int
 
     @objective([*reals, *named])
     def value(configuration: Mapping[str, Any]) -> float:
-        x = [configuration[each.name] for each in reals]
-        h = [meant[j][configuration[each.name]] for j, each in enumerate(named)]
+        x = [configuration[variable.name] for variable in reals]
+        h = [meant[j][configuration[variable.name]] for j, variable in enumerate(named)]
         return function(np.array([*x, *h])[order])
 
     return value
 
 
-levy = mixed(of_levy, -7.0, 9.0, nominal=4, values=9, seed=1)
-styblinski_tang = mixed(of_styblinski_tang, -5.0, 5.0, nominal=4, values=11, seed=2)
-rosenbrock = mixed(of_rosenbrock, -2.0, 2.0, nominal=3, values=9, seed=3)
-rastrigin = mixed(of_rastrigin, -5.0, 5.0, nominal=3, values=11, seed=4)
+levy = mixed_problem(of_levy, -7.0, 9.0, nominal=4, values=9, seed=1)
+styblinski_tang = mixed_problem(of_styblinski_tang, -5.0, 5.0, nominal=4, values=11, seed=2)
+rosenbrock = mixed_problem(of_rosenbrock, -2.0, 2.0, nominal=3, values=9, seed=3)
+rastrigin = mixed_problem(of_rastrigin, -5.0, 5.0, nominal=3, values=11, seed=4)

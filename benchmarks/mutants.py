@@ -1,4 +1,4 @@
-"""Whether the tests notice: one-line changes that do damage, each with the tests that must fail because of it.
+"""Mutation tests: harmful one-line changes, each with the tests that must fail because of it.
 
     python benchmarks/mutants.py --all | --quick | --sample N [--seed S] | ID ...  [--json FILE]
 
@@ -10,7 +10,7 @@ change is applied to a copy of the tree, its tests run on the copy, and it is
 | caught | a test failed, as it should |
 | hangs | the tests ran longer than --limit seconds (600); somebody would notice |
 | SURVIVED | all tests passed: nobody would notice |
-| BROKEN | it does not apply, or the tests did not run with it: the entry is to be mended |
+| BROKEN | it does not apply, or the tests did not run with it: fix the entry |
 
 Exit code: 0 when all were caught; 1 when one was not; 2 for an unknown id, or tests that fail without any change.
 """
@@ -43,7 +43,7 @@ PASSED, FAILED = 0, 1  # what pytest returns; anything else: the tests did not r
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change: in `file`, `old`, which stands there once, becomes `new`. `tests` catch it; `unseen`: what it would do.
+    """A change: in `file`, `old`, which occurs once, becomes `new`. `tests` catch it; `unseen`: what it would do.
 
     quick: whether it is one of the few that every run of the tests tries.
     """
@@ -69,35 +69,35 @@ class Verdict:
 
 
 def read_mutants(path: Path = TABLE) -> list[Mutant]:
-    """All of the table. Raises ValueError for an entry with a key too many or too few, or an id that is there twice."""
+    """All of the table. Raises ValueError for an entry with missing or unknown keys, or a duplicate id."""
     entries = tomllib.loads(path.read_text())["mutant"]
     try:
         mutants = [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{path}: an entry has a key too many or too few: {error}") from None
+        raise ValueError(f"{path}: an entry has missing or unknown keys: {error}") from None
     ids = [mutant.id for mutant in mutants]
-    if twice := {each for each in ids if ids.count(each) > 1}:
-        raise ValueError(f"{path}: ids that are there twice: {', '.join(sorted(twice))}")
+    if twice := {name for name in ids if ids.count(name) > 1}:
+        raise ValueError(f"{path}: duplicate ids: {', '.join(sorted(twice))}")
     return mutants
 
 
 def trouble(mutant: Mutant, root: Path = ROOT) -> str:
-    """Why the mutant cannot be tried on the tree: its line is gone, or a test; empty if it can."""
+    """Why the mutant cannot be tried: its text or a test is missing; empty if it can."""
     path = root / mutant.file
     count = path.read_text().count(mutant.old) if path.is_file() else 0
     if count != 1:
-        return f"{mutant.file} has its old text {count} times; it must be there once: mend the entry in {TABLE.name}"
+        return f"{mutant.file} contains the old text {count} times, expected once; fix the entry in {TABLE.name}"
     try:
-        ast.parse(_changed(path.read_text(), mutant))
+        ast.parse(_apply(path.read_text(), mutant))
     except SyntaxError as error:
-        return f"with it, {mutant.file} is no Python: {error}"
+        return f"with it, {mutant.file} is not valid Python: {error}"
     missing = [test for test in mutant.tests if not _is_there(test, root)]
     if missing or not mutant.tests:
-        return f"no such test: {', '.join(missing) or '(none is named)'}; mend the entry in {TABLE.name}"
+        return f"no such test: {', '.join(missing) or '(none is named)'}; fix the entry in {TABLE.name}"
     return ""
 
 
-def _changed(text: str, mutant: Mutant) -> str:
+def _apply(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
@@ -112,8 +112,8 @@ def _is_there(test: str, root: Path) -> bool:
 
 
 @contextmanager
-def copied(root: Path) -> Iterator[Path]:
-    """A copy of the tree in a temporary folder, and beside it the folder `link` in which fmnas leads to it."""
+def copy_tree(root: Path) -> Iterator[Path]:
+    """Copy the tree to a temporary directory, next to a directory `link` with a link `fmnas` to it."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder) / "tree"
         for room in COPIED:
@@ -126,7 +126,7 @@ def copied(root: Path) -> Iterator[Path]:
 
 def run_tests(tree: Path, tests: Iterable[str], limit: float) -> tuple[int | None, str]:
     """(pytest's exit code, or None where it took too long; what it printed) on a copy of the tree."""
-    # No bytecode: a changed file of the same size and second would be taken for the one before.
+    # No bytecode: a changed file of the same size and second would be taken for the previous one.
     environment = os.environ | {"PYTHONPATH": str(tree.parent / "link"), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.setdefault("OMP_NUM_THREADS", "1")
     command = [sys.executable, "-c", _GUARDED, str(tree.parent), "-x", "-p", "no:cacheprovider", "--tb=short", *tests]
@@ -144,10 +144,10 @@ import sys, pytest, fmnas.search_spaces
 assert fmnas.search_spaces.__file__.startswith(sys.argv[1]), f"{fmnas.search_spaces.__file__} is not of the copy"
 sys.exit(pytest.main(sys.argv[2:]))
 """
-"""pytest, where the copy is what is imported; with another fmnas every change would seem to survive."""
+"""pytest, if the copy is imported; with another fmnas every change would seem to survive."""
 
 
-def tried(mutant: Mutant, limit: float = LIMIT, root: Path = ROOT) -> Verdict:
+def try_mutant(mutant: Mutant, limit: float = LIMIT, root: Path = ROOT) -> Verdict:
     """The mutant applied to a copy, and its tests run there."""
     start = time.monotonic()
 
@@ -156,9 +156,9 @@ def tried(mutant: Mutant, limit: float = LIMIT, root: Path = ROOT) -> Verdict:
 
     if why := trouble(mutant, root):
         return verdict(BROKEN, why)
-    with copied(root) as tree:
+    with copy_tree(root) as tree:
         path = tree / mutant.file
-        path.write_text(_changed(path.read_text(), mutant))
+        path.write_text(_apply(path.read_text(), mutant))
         code, printed = run_tests(tree, mutant.tests, limit)
     if code is None:
         return verdict(HANGS, f"longer than {limit:.0f} s")
@@ -175,7 +175,7 @@ def pass_unchanged(mutants: Sequence[Mutant], limit: float = LIMIT, root: Path =
     tests = dict.fromkeys(test for mutant in mutants if not trouble(mutant, root) for test in mutant.tests)
     if not tests:
         return ""
-    with copied(root) as tree:
+    with copy_tree(root) as tree:
         code, printed = run_tests(tree, tests, limit * len(mutants))
     return "" if code == PASSED else printed or "they took too long"
 
@@ -184,8 +184,8 @@ def _last_line(text: str) -> str:
     return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
 
 
-def chosen(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
-    """Those that the command line asks for, in the order of the table. Raises ValueError for an id that is none."""
+def select_mutants(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
+    """Those that the command line asks for, in the order of the table. Raises ValueError for an unknown id."""
     if unknown := set(arguments.ids) - {mutant.id for mutant in mutants}:
         raise ValueError(f"no such mutant: {', '.join(sorted(unknown))}; {TABLE.name} has them")
     if arguments.sample is not None:
@@ -194,36 +194,39 @@ def chosen(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> list[Mut
     return [m for m in mutants if arguments.all or (arguments.quick and m.quick) or m.id in arguments.ids]
 
 
-def main(given: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Try them and print a table; the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("ids", nargs="*", metavar="ID")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--quick", action="store_true", help="the few that every run of the tests tries")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many, by chance")
+    parser.add_argument("--sample", type=int, metavar="N", help="a random sample of N")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for the tests of one mutant")
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args(argv)
     try:
-        mutants = chosen(read_mutants(), arguments)
+        mutants = select_mutants(read_mutants(), arguments)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     if not mutants:
-        parser.error("which? give ids, --all, --quick or --sample N")
+        parser.error("give ids, --all, --quick or --sample N")
     if printed := pass_unchanged(mutants, arguments.limit):
         print(f"{printed}\nThese tests must pass as the tree is, before a change can be seen.", file=sys.stderr)
         return 2
     verdicts = []
     for mutant in mutants:
-        verdicts.append(tried(mutant, arguments.limit))
-        each = verdicts[-1]
-        print(f"{each.verdict:<9} {each.seconds:>6.1f} s  {each.id:<36} {each.file:<36} {each.detail}", flush=True)
-    caught = sum(each.verdict in (CAUGHT, HANGS) for each in verdicts)
+        verdicts.append(try_mutant(mutant, arguments.limit))
+        result = verdicts[-1]
+        print(
+            f"{result.verdict:<9} {result.seconds:>6.1f} s  {result.id:<36} {result.file:<36} {result.detail}",
+            flush=True,
+        )
+    caught = sum(verdict.verdict in (CAUGHT, HANGS) for verdict in verdicts)
     print(f"{caught} of {len(verdicts)} caught")
     if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(each) for each in verdicts], indent=2))
+        arguments.json.write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
     return 0 if caught == len(verdicts) else 1
 
 

@@ -2,10 +2,10 @@
 
     python benchmarks/overhead.py [--quick] [--json FILE]
 
-Every trial is asked, journalled three times with fsync, dispatched, told and sent to MLflow (SQLite, from its own
+Every trial is asked, journalled three times with fsync, dispatched, observed and logged to MLflow (SQLite, in a
 thread). In-process, the pool only counts its jobs; on Ray, workers of this machine answer at once. Seconds are of the
-loop, from the first suggestion to the last result; beside them, until MLflow has all, for which nobody waits. The
-optimizer is random search. A resume reads the journal and applies it; MLflow is not asked.
+loop, from the first suggestion to the last result; the last column is until MLflow has all, for which nothing waits.
+The optimizer is random search. A resume reads the journal and applies it; MLflow is not asked.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from fmnas.trainers.contract import Report, Stop, ignore, never
 
 
 class Idle:
-    """A trainer that does nothing, and says so."""
+    """A trainer that does nothing."""
 
     def __init__(self, data: None = None) -> None:
         pass
@@ -83,12 +83,12 @@ class Row:
 
     def show(self) -> str:
         """Of the table."""
-        each, rate = 1000 * self.loop / self.trials, self.trials / self.loop
+        milliseconds, rate = 1000 * self.loop / self.trials, self.trials / self.loop
         flushed = "" if self.flushed is None else f"{1000 * self.flushed / self.trials:.1f} ms"
-        return f"{self.where:<22} {self.workers:>7} {self.trials:>7} {each:>9.2f} ms {rate:>9.0f} {flushed:>12}"
+        return f"{self.where:<22} {self.workers:>7} {self.trials:>7} {milliseconds:>9.2f} ms {rate:>9.0f} {flushed:>12}"
 
 
-def configured(workers: int, trials: int) -> Config:
+def make_config(workers: int, trials: int) -> Config:
     """Random search alone, over the problem with the most values per trial that needs no data: the cell's."""
     optimizers = [{"name": "random", "concurrency": workers}]
     data = {"name": "overhead", "problem": "joint", "optimizers": optimizers}
@@ -147,7 +147,7 @@ def on_ray(counts: list[int], trials: int, folder: Path) -> list[Row]:
                 time.sleep(0.01)
             place = folder / f"ray-{count}"
             place.mkdir()
-            rows.append(Row("Ray, MLflow", count, trials, *drive(pool, configured(count, trials), place, True)))
+            rows.append(Row("Ray, MLflow", count, trials, *drive(pool, make_config(count, trials), place, True)))
             pool.close()
     finally:
         ray.shutdown()
@@ -169,13 +169,13 @@ def main() -> None:
         for workers in (1, 10, 100):
             place = folder / f"in-process-{workers}"
             place.mkdir()
-            config = configured(workers, many)
+            config = make_config(workers, many)
             rows.append(Row("in-process", workers, many, *drive(Counting(workers), config, place, False)))
         seconds = resume(config, place / "journal.jsonl")
         size = (place / "journal.jsonl").stat().st_size
         place = folder / "tracked"
         place.mkdir()
-        rows.append(Row("in-process, MLflow", 10, few, *drive(Counting(10), configured(10, few), place, True)))
+        rows.append(Row("in-process, MLflow", 10, few, *drive(Counting(10), make_config(10, few), place, True)))
         rows += on_ray(counts, few, folder)
     print(f"{'':<22} {'workers':>7} {'trials':>7} {'per trial':>12} {'per s':>9} {'MLflow has all':>12}")
     for row in rows:
@@ -183,8 +183,8 @@ def main() -> None:
     print(f"journal: {size / many:.0f} bytes per trial, {size / many / 100:.1f} MB per 10,000 trials")
     print(f"resume of {many} trials: {seconds:.2f} s")
     if arguments.json:
-        found = {"rows": [asdict(row) for row in rows], "journal_bytes": size, "resume_seconds": seconds}
-        arguments.json.write_text(json.dumps(found, indent=2))
+        results = {"rows": [asdict(row) for row in rows], "journal_bytes": size, "resume_seconds": seconds}
+        arguments.json.write_text(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

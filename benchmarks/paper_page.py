@@ -16,6 +16,7 @@ from fmnas.platform.config.load import load_config
 from fmnas.platform.problems import PROBLEMS
 from fmnas.trainers.problem import Problem
 
+DATA = Path(__file__).resolve().parent / "data"
 DPI = 100
 WIDTH = 120
 ROUNDING = 1e-12
@@ -25,49 +26,6 @@ TUNED_ON = ("func2c", "func3c", "ackley5c")
 """Problems on whose points of seeds 0 to 59, by the authors' recipe, the constants of bo-fm's default were chosen."""
 TWO_COLUMNS = 200
 """A table of so many evaluations has a column at half of them, too."""
-INTRODUCTION = """# Results: the papers' tables again
-
-This page sets what `fmnas run paper/PROBLEM` finds beside what the papers print. `python benchmarks/paper_tables.py`
-makes it from `benchmarks/results/paper/`, which keeps every improvement of every run with its configuration, commits
-and versions. `python benchmarks/paper_tables.py take DIR` adds a run directory. Nothing here is written by hand.
-
-**How to read a table.** A value is the mean over the repeats of the best objective so far, ± its standard error (ddof
-1). Lower is better. A table of 200 evaluations has a column at 100 and a column at 200. All other columns are of the
-end. *Lower than bo-fm*: in how many repeats an optimizer ended lower than bo-fm; both begin from the same points.
-*Within 0.1%*: how many repeats came within 0.1% of the known minimum; – where it is 0 or unknown. *By method*: the
-share of the trials that the optimizer's model or its mutations chose; the rest are the initial design, chance and
-promotions. It is – for random search, and where it was not recorded. *Seconds*: the mean time of one suggestion after
-the initial design, on one thread of two cores that had other work; only a factor of ten means something. A number in
-brackets points to a remark under the table, e.g. that an optimizer is told its budget. One without that remark makes no
-use of its budget.
-
-**What a table does not show.** The lowest mean is an order and no verdict: nothing is tested here, and five repeats are
-too few to test. `fmnas report` tests.
-
-**Seeds.** The constants of bo-fm's default were chosen on func2c, func3c and ackley5c, from the points that the
-authors' recipe gives for seeds 0 to 59. The seed-0 tables of these three problems begin from the points of seeds 0 to
-4. So they flatter bo-fm, whichever its kernel. They do not flatter bo-fm-paper, which has no such constants. A table of
-another seed is a fresh sample: its seed was drawn from the operating system's entropy and run once, and no method was
-chosen while looking at it.
-"""
-PUBLISHED_ROWS = """## What the published rows are
-
-Published values are as printed.
-
-**BO-FM, Tables E.1 to E.5**: five runs, mean ± standard error (ddof 0). We take them to be of 200 evaluations, and
-XGBFashionMNIST to be of 100. The paper does not state the budget. The evidence is the authors' plotting code: it prints
-the last entry of whole curves for four problems, and cuts XGBFashionMNIST alone to 100. So compare at 200; a table of
-100 evaluations says little about them. bo-fm-paper is the method of the paper; bo-fm is the default here, which goes
-beyond it ([bo-fm.md](bo-fm.md)). The rows of the five other kernels are of the
-default here and of the paper's method there. Their SMAC evaluated configurations again, their TPE is univariate and its
-curve counts the ten initial points twice, and their CoCaBO fits every tenth iteration.
-
-**GEBO, Table 1** ("Mold into a Graph: Efficient Bayesian Optimization over Mixed-Spaces"): ten runs, mean ± one
-standard deviation; signs are turned, since it maximises. Each optimizer stops after 40 initial points and 60 seconds.
-By the seconds per iteration of GEBO's Table 2 that is 70 to 210 iterations of GEBO, 25 to 230 of CoCaBO, 13 to 34 of
-CASMOPOLITAN, and 0 or 1 of HyBO: HyBO's row is its initial design. Here all optimizers have the same number of
-evaluations, so the published rows are no comparison at equal budgets.
-"""
 NEAR = 1e-3
 """By which share of its size a repeat may miss the minimum and count as near."""
 
@@ -76,13 +34,14 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
     """Write docs/results.md and docs/results/NAME.png."""
     folder = docs / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [INTRODUCTION, overview(all_taken), PUBLISHED_ROWS]
+    introduction, rows = ((DATA / f"results_{name}.md").read_text() for name in ("introduction", "published_rows"))
+    parts = [introduction, overview(all_taken), rows]
     problems = [name for name in PROBLEMS if any(taken.facts.problem == name for taken in all_taken)]
     for problem in problems:
         about = published.get(problem, {})
         parts.append(f"## {problem}\n\n{PROBLEMS[problem].summary[0].upper()}{PROBLEMS[problem].summary[1:]}.")
         parts += [paragraph(about["note"])] if "note" in about else []
-        for taken in (each for each in all_taken if each.facts.problem == problem):
+        for taken in (one for one in all_taken if one.facts.problem == problem):
             name = f"{problem}-{taken.facts.seed}" if taken.facts.seed != PAPER_PROTOCOL else problem
             figure(taken, folder / f"{name}.png")
             parts += [paragraph(protocol(taken) + mismatch(taken, about)), table(taken, about)]
@@ -103,11 +62,11 @@ def overview(all_taken: Sequence[Taken]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for taken in all_taken:
-        facts, order, names = taken.facts, ranked(taken), ", ".join(first(taken))
+        facts, order, names = taken.facts, rank_optimizers(taken), ", ".join(first(taken))
         place, about = MISSING, []
         if "bo-fm" in order:
             place = "1" if "bo-fm" in first(taken) else str(order.index("bo-fm") + 1)
-            about += ["its constants were chosen on these points"] if tuned(taken) else []
+            about += ["its constants were chosen on these points"] if is_tuned(taken) else []
             about += ["an earlier default"] if facts.optimizers["bo-fm"].superseded else []
         cells = [
             name_of(taken),
@@ -122,14 +81,14 @@ def overview(all_taken: Sequence[Taken]) -> str:
     return "\n".join(lines)
 
 
-def tuned(taken: Taken) -> bool:
+def is_tuned(taken: Taken) -> bool:
     """Whether the constants of bo-fm's default were chosen on these initial points."""
     return taken.facts.problem in TUNED_ON and taken.facts.seed == PAPER_PROTOCOL
 
 
 def first(taken: Taken) -> list[str]:
     """Those with the lowest mean; several where nothing but rounding tells them apart."""
-    means = {name: float(taken.bests(name).mean()) for name in ranked(taken)}
+    means = {name: float(taken.bests(name).mean()) for name in rank_optimizers(taken)}
     least = min(means.values())
     return [name for name, mean in means.items() if mean - least <= ROUNDING * abs(least)]
 
@@ -139,7 +98,7 @@ def name_of(taken: Taken) -> str:
     return taken.facts.problem + ("" if taken.facts.seed == PAPER_PROTOCOL else f", seed {taken.facts.seed}")
 
 
-def ranked(taken: Taken) -> list[str]:
+def rank_optimizers(taken: Taken) -> list[str]:
     """Labels by their means, the lowest first."""
     means = {name: float(taken.bests(name).mean()) for name in taken.facts.optimizers}
     return sorted(means, key=lambda name: (means[name], name))
@@ -156,7 +115,7 @@ def protocol(taken: Taken) -> str:
     if facts.initial_design == "authors":
         fresh = facts.seed != PAPER_PROTOCOL
         design = f"{facts.initial} points by the authors' recipe" if fresh else "the authors' points"
-    flattering = " bo-fm's constants were chosen on these points: the table flatters it." * tuned(taken)
+    flattering = " bo-fm's constants were chosen on these points: the table flatters it." * is_tuned(taken)
     return (
         f"`fmnas run paper/{facts.problem}{''.join(changed)}`: {facts.repeats} repeats, "
         f"{facts.evaluations} evaluations in all, from {design}. {', '.join(facts.days)}; {'; '.join(facts.versions)}; "
@@ -191,20 +150,22 @@ def with_options(taken: Taken) -> str:
 
 def remarks(competitor: Competitor) -> list[str]:
     """Sentences: what a reader must know of an optimizer of a table."""
-    told = []
+    texts = []
     if competitor.superseded:
         commits = ", ".join(competitor.commits)
-        told.append(f"{competitor.name} as of commit {commits}, whose default differed: {competitor.superseded}")
+        texts.append(f"{competitor.name} as of commit {commits}, whose default differed: {competitor.superseded}")
     if competitor.by_method == 0:
-        told.append("Neither a model nor a mutation chose any of its trials: this row is random search.")
+        texts.append("Neither a model nor a mutation chose any of its trials: this row is random search.")
     if competitor.caveat:
-        told.append(f"It {competitor.caveat}")
-    return told
+        texts.append(f"It {competitor.caveat}")
+    return texts
 
 
 def footnotes(taken: Taken) -> list[str]:
     """All remarks on a table, in the order of its rows, each once."""
-    return list(dict.fromkeys(text for name in ranked(taken) for text in remarks(taken.facts.optimizers[name])))
+    return list(
+        dict.fromkeys(text for name in rank_optimizers(taken) for text in remarks(taken.facts.optimizers[name]))
+    )
 
 
 def table(taken: Taken, about: Mapping[str, Any]) -> str:
@@ -216,16 +177,16 @@ def table(taken: Taken, about: Mapping[str, Any]) -> str:
     columns = ["optimizer", *(f"at {moment}" for moment in moments), "lower than bo-fm", "within 0.1%", "by method"]
     columns += ["seconds", head]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for name in ranked(taken):
+    for name in rank_optimizers(taken):
         competitor = taken.facts.optimizers[name]
         marks = ", ".join(str(notes.index(text) + 1) for text in remarks(competitor))
         values = [plus_minus(taken.bests(name, moment)) for moment in moments]
         cells = [f"{name} [{marks}]" if marks else name, *values, ahead(taken, name), near(taken, name)]
-        cells += [share(competitor.by_method), number(taken.seconds(name), 2), printed(theirs.get(name))]
+        cells += [share(competitor.by_method), number(taken.seconds(name), 2), format_published(theirs.get(name))]
         lines.append("| " + " | ".join(cells) + " |")
     for name, pair in theirs.items():
         if name not in taken.facts.optimizers:
-            lines.append(f"| {name} | {' | '.join([MISSING] * (len(columns) - 2))} | {printed(pair)} |")
+            lines.append(f"| {name} | {' | '.join([MISSING] * (len(columns) - 2))} | {format_published(pair)} |")
     return "\n".join(lines)
 
 
@@ -235,7 +196,7 @@ def plus_minus(values: "np.ndarray[Any, Any]") -> str:
     return f"{number(mean, 6)} ± 0" if error < ROUNDING * abs(mean) else with_error(mean, error)
 
 
-def printed(pair: Sequence[str] | None) -> str:
+def format_published(pair: Sequence[str] | None) -> str:
     """A published mean and spread, digit by digit."""
     return " ± ".join(pair) if pair else MISSING
 
@@ -289,5 +250,5 @@ def mean_line(taken: Taken, name: str) -> "pd.Series[float]":
 
 def minimum_of(name: str) -> float | None:
     """Of a problem that has no data, if it is known."""
-    found = PROBLEMS[name].target
-    return found.minimum if isinstance(found, Problem) else None
+    results = PROBLEMS[name].target
+    return results.minimum if isinstance(results, Problem) else None

@@ -35,7 +35,7 @@ class Competitor:
     """An optimizer of a table.
 
     options: as configured. commits: at which its runs were made.
-    caveat: what the registry said of it then, e.g. that it is told its budget.
+    caveat: what the registry said of it then, e.g. that it knows its budget.
     by_method: the share of its trials that its model or its mutations chose; None for random search and where it was
     not recorded.
     superseded: how the method of this name differed from today's; empty if it did not. Written by hand.
@@ -68,7 +68,7 @@ class Facts:
     days: list[str]
 
     def __add__(self, other: "Facts") -> "Facts":
-        """Both together. Raises SystemExit where they are no runs of one comparison."""
+        """Both together. Raises SystemExit if they are not runs of one comparison."""
         same = ("problem", "seed", "repeats", "evaluations", "initial_design")
         for name in same:
             ours, theirs = getattr(self, name), getattr(other, name)
@@ -99,7 +99,7 @@ class Taken:
     curves: pd.DataFrame
 
     def bests(self, label: str, evaluation: int | None = None) -> np.ndarray:
-        """What the repeats of an optimizer had after so many evaluations [repeats]; all of them by default."""
+        """Return the best objective of each repeat after `evaluation` evaluations [repeats]; by default, at the end."""
         rows = self.curves[self.curves["optimizer"] == label]
         rows = rows[rows["evaluation"] <= (evaluation or self.facts.evaluations)]
         return rows.groupby("repeat")["best"].min().to_numpy()
@@ -132,7 +132,7 @@ def run_directory(folder: Path) -> Taken:
             entry.label: _competitor(entry, trials, sorted({str(driver["commit"])[:12] for driver in drivers}))
             for entry in map(OptimizerConfig.model_validate, config["optimizers"])
         },
-        versions=sorted({f"fmnas {each['fmnas']}, torch {each['torch']}" for each in drivers}),
+        versions=sorted({f"fmnas {driver['fmnas']}, torch {driver['torch']}" for driver in drivers}),
         days=sorted({str(day) for day in trials["finished_at"].dt.date.unique()}),
     )
     return Taken(facts, pd.concat([_run(run, trials) for _, run in curves.groupby("run", sort=False)]))
@@ -174,9 +174,9 @@ def folder_of(facts: Facts) -> Path:
 
 def read(folder: Path) -> Taken:
     """What was taken before."""
-    given = json.loads((folder / "facts.json").read_text())
-    competitors = {label: Competitor(**one) for label, one in given.pop("optimizers").items()}
-    return Taken(Facts(optimizers=competitors, **given), pd.read_csv(folder / "curves.csv"))
+    facts = json.loads((folder / "facts.json").read_text())
+    competitors = {label: Competitor(**one) for label, one in facts.pop("optimizers").items()}
+    return Taken(Facts(optimizers=competitors, **facts), pd.read_csv(folder / "curves.csv"))
 
 
 def keep(taken: Taken) -> None:
@@ -184,8 +184,8 @@ def keep(taken: Taken) -> None:
     folder = folder_of(taken.facts)
     if folder.is_dir():
         old = read(folder)
-        others = old.curves[~old.curves["optimizer"].isin(taken.facts.optimizers)]
-        taken = Taken(old.facts + taken.facts, pd.concat([others, taken.curves]))
+        rest = old.curves[~old.curves["optimizer"].isin(taken.facts.optimizers)]
+        taken = Taken(old.facts + taken.facts, pd.concat([rest, taken.curves]))
     folder.mkdir(parents=True, exist_ok=True)
     facts = asdict(taken.facts)
     for label, one in facts["optimizers"].items():

@@ -48,12 +48,12 @@ class Run:
 
 def count_crowded(space: Space, trial: Trial, pending: list[Trial]) -> tuple[int, int]:
     """(pairs, crowded pairs) of a new trial with the pending ones; initial points do not count."""
-    others = [space.encode(other.configuration) for other in pending if other.origin == MODEL]
-    if trial.origin != MODEL or not others:
+    pending_points = [space.encode(other.configuration) for other in pending if other.origin == MODEL]
+    if trial.origin != MODEL or not pending_points:
         return 0, 0
-    D, distance = len(space.continuous), np.abs(np.array(others) - space.encode(trial.configuration))
+    D, distance = len(space.continuous), np.abs(np.array(pending_points) - space.encode(trial.configuration))
     crowded = (distance[:, D:] == 0).all(axis=1) & (distance[:, :D].max(axis=1, initial=0.0) < NEAR)
-    return len(others), int(crowded.sum())
+    return len(pending_points), int(crowded.sum())
 
 
 def simulate(name: str, workers: int, seed: int, evaluations: int) -> Run:
@@ -79,7 +79,7 @@ def simulate(name: str, workers: int, seed: int, evaluations: int) -> Run:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The runs that a file holds; none where there is no file."""
+    """The runs that a file holds; empty if the file does not exist."""
     return [Run(**run) for run in json.loads(path.read_text())["runs"]] if path.exists() else []
 
 
@@ -119,7 +119,7 @@ def main() -> None:
         arguments.seeds, arguments.workers, arguments.problems = 1, [1, 4], ["func2c"]
     torch.set_num_threads(1)
     path = arguments.json
-    seeds = seeds_of.read(path) if path and path.exists() else seeds_of.chosen(arguments)
+    seeds = seeds_of.read_seeds(path) if path and path.exists() else seeds_of.choose_seeds(arguments)
     runs, evaluations = read_runs(path) if path else [], 25 if arguments.quick else 100
     done = {(run.problem, run.workers, run.seed) for run in runs}
     for name in arguments.problems:
@@ -129,7 +129,7 @@ def main() -> None:
                     continue
                 runs.append(simulate(name, workers, seed, evaluations))
                 if path:
-                    content = {"commit": commit_here(), "evaluations": evaluations, "seeds": seeds.kept()}
+                    content = {"commit": commit_here(), "evaluations": evaluations, "seeds": seeds.to_dict()}
                     path.write_text(json.dumps({**content, "runs": [asdict(run) for run in runs]}, indent=1) + "\n")
     print(seeds)
     print_table(commit_here(), runs)

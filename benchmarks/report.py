@@ -81,19 +81,19 @@ def measure(trials: int, folder: Path) -> dict[str, float]:
     table(trials).to_csv(path, index=False)
     context = ReportContext("benchmark", "joint", Budget(trials, EPOCHS), {}, "", finished=True, by_design=BY_DESIGN)
 
-    def timed(step: str, work: Callable[[], Any]) -> Any:
+    def time_step(step: str, work: Callable[[], Any]) -> Any:
         start = time.process_time()
         result = work()
         seconds[step] = time.process_time() - start
         return result
 
-    read = timed("read trials.csv", lambda: read_trials(path))
-    ledger = timed("ledger", lambda: ledger_table(read, context.budget))
-    curves = timed("curves", lambda: anytime_curves(read, context.budget))
-    summary = timed("statistics", lambda: summarise(read, curves, ledger, context))
-    timed("tables as CSV", lambda: write_tables(summary, curves, folder / "tables"))
+    read = time_step("read trials.csv", lambda: read_trials(path))
+    ledger = time_step("ledger", lambda: ledger_table(read, context.budget))
+    curves = time_step("curves", lambda: anytime_curves(read, context.budget))
+    summary = time_step("statistics", lambda: summarise(read, curves, ledger, context))
+    time_step("tables as CSV", lambda: write_tables(summary, curves, folder / "tables"))
     seconds["the numbers"] = sum(seconds.values())
-    timed("whole report", lambda: write_report(read, context, folder / "report"))
+    time_step("whole report", lambda: write_report(read, context, folder / "report"))
     return seconds
 
 

@@ -109,7 +109,7 @@ class Row:
 class Results:
     """Rows over the same seeds; a row may have the first of them only.
 
-    A run that goes on with the file of another commit says so in `commits`.
+    `commits` has every commit that added to the file.
     """
 
     def __init__(self, seeds: seeds_of.Seeds, rows: list[Row] | None = None, commits: list[str] | None = None) -> None:
@@ -117,18 +117,16 @@ class Results:
         self._all = seeds
 
     @classmethod
-    def read(cls, path: Path, count: int | None = None) -> "Results":
+    def load(cls, path: Path, count: int | None = None) -> "Results":
         """A file's rows, with the first `count` of its seeds, or all; exits with a message where it is no such file."""
-        every = seeds_of.read(path)
+        every = seeds_of.read_seeds(path)
         try:
             kept = json.loads(path.read_text())
             names = list(Row.__dataclass_fields__)
             rows = [Row(**{name: row[name] for name in names}) for row in kept["rows"]]
             commits = list(kept["commits"])
         except (KeyError, TypeError) as error:
-            raise SystemExit(
-                f"{path}: it is no file of these results ({error!r}); name one that --json wrote"
-            ) from error
+            raise SystemExit(f"{path}: not a file of these results ({error!r}); name one that --json wrote") from error
         results = cls(seeds_of.first(every, count, path), rows, commits)
         results._all = every
         return results
@@ -142,23 +140,23 @@ class Results:
         return wanted
 
     def write(self, path: Path) -> None:
-        """Write everything, aside first: a run that is cut off keeps what it has."""
+        """Write everything, atomically."""
         commit = commit_here()
         if commit not in self.commits:
             self.commits.append(commit)
         packages = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
         content = {
-            "seeds": self._all.kept(),
+            "seeds": self._all.to_dict(),
             "commits": self.commits,
             "versions": packages,
-            "rows": [self._kept(row) for row in self.rows],
+            "rows": [self._row_content(row) for row in self.rows],
         }
-        aside = path.with_name(path.name + ".tmp")
-        aside.write_text(json.dumps(content, indent=1) + "\n")
-        os.replace(aside, path)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(content, indent=1) + "\n")
+        os.replace(temporary, path)
 
     @staticmethod
-    def _kept(row: Row) -> dict[str, Any]:
+    def _row_content(row: Row) -> dict[str, Any]:
         return {**asdict(row), "mean": row.mean if row.values else None, "standard_error": row.standard_error}
 
 
@@ -176,7 +174,7 @@ def line(row: Row) -> str:
     """A row for the terminal."""
     return (
         f"{row.problem:<20}{row.method:<24}{plus_minus(row):>24}"
-        f"{found(row):>10}{published(row):>20}{row.seconds_per_suggestion:>8.3f} s/ask"
+        f"{format_optimum(row):>10}{format_published(row):>20}{row.seconds_per_suggestion:>8.3f} s/ask"
     )
 
 
@@ -188,13 +186,13 @@ def plus_minus(row: Row) -> str:
     return f"{row.mean:.{decimals}f} ± {row.standard_error:.{decimals}f}"
 
 
-def found(row: Row) -> str:
+def format_optimum(row: Row) -> str:
     """How many runs are at the optimum, of how many."""
     runs = len(row.values)
     return f"{row.at_optimum} of {runs}" if row.at_optimum is not None else f"{runs} run" + "s" * (runs > 1)
 
 
-def published(row: Row) -> str:
+def format_published(row: Row) -> str:
     """The paper's figure, if it has one."""
     figure = PAPER.get(row.problem, {}).get(row.method)
     return f"{figure[0]:.4f} ± {figure[1]:.4f}" if figure else ""
@@ -217,7 +215,7 @@ def markdown(results: Results) -> str:
     """Tables of all rows, those of a problem together: of problems whose optimum is known to be met, and of others."""
     head = "| problem | method | mean ± standard error |"
     solved = [f"{head} at the optimum | paper |", "|---|---|---|---|---|"]
-    others = [f"{head} runs | lower, higher than the problem's first row |", "|---|---|---|---|---|"]
+    unsolved = [f"{head} runs | lower, higher than the problem's first row |", "|---|---|---|---|---|"]
     for problem in dict.fromkeys(row.problem for row in results.rows):
         rows = [row for row in results.rows if row.problem == problem and row.values]
         rows.sort(key=lambda row: (list(NAMES).index(row.method), row.noise))
@@ -225,10 +223,10 @@ def markdown(results: Results) -> str:
             name = NAMES[row.method] + (f", noise {row.noise:g}" if row.noise else "")
             cells = ["" if row is not rows[0] else NAMES[problem], name, plus_minus(row)]
             if problem in AT_OPTIMUM:
-                solved.append(_cells(*cells, found(row), published(row)))
+                solved.append(_cells(*cells, format_optimum(row), format_published(row)))
             else:
-                others.append(_cells(*cells, str(len(row.values)), ahead(row, rows[0])))
-    return "\n\n".join("\n".join(table) for table in (solved, others) if len(table) > 2) + "\n"
+                unsolved.append(_cells(*cells, str(len(row.values)), ahead(row, rows[0])))
+    return "\n\n".join("\n".join(table) for table in (solved, unsolved) if len(table) > 2) + "\n"
 
 
 def _cells(*cells: str) -> str:

@@ -126,21 +126,21 @@ def parse_arguments() -> argparse.Namespace:
 def results_for(arguments: argparse.Namespace, path: Path | None) -> Results:
     """What the file has, with its seeds, or nothing yet, with those that were asked for."""
     if arguments.resume and not arguments.resume.exists():
-        raise SystemExit(f"{arguments.resume}: there is no such file to go on with; --json begins one")
+        raise SystemExit(f"{arguments.resume}: no such file; use --json to start one")
     if path and path.exists():
         if arguments.seeds_from or arguments.first_seed:
-            raise SystemExit(f"{path}: it is there and has its own seeds; name another file for others")
-        return Results.read(path, arguments.seeds)
+            raise SystemExit(f"{path}: it has its own seeds; name another file for others")
+        return Results.load(path, arguments.seeds)
     if arguments.quick and not arguments.seeds:
         arguments.seeds = 1
-    return Results(seeds_of.chosen(arguments))
+    return Results(seeds_of.choose_seeds(arguments))
 
 
 def main() -> None:
     """Run and print a table."""
     arguments = parse_arguments()
     if arguments.table:
-        sys.stdout.write(markdown(Results.read(arguments.table)))
+        sys.stdout.write(markdown(Results.load(arguments.table)))
         return
     torch.set_num_threads(1)
     path = arguments.json or arguments.resume

@@ -33,7 +33,7 @@ SYNTHETIC = {
 TABLES = ("nusvr_diabetes", "dt_wine", "mlp_digits")
 PROBLEMS = (*SYNTHETIC, *TABLES)
 PARTS = 32
-"""A continuous variable is cut into so many: a function of it is constant on each."""
+"""The number of intervals of a continuous variable on which a function of it is constant."""
 
 SHARE_AT_OPTIMUM = 0.5
 RIDGE = 1e-9
@@ -41,10 +41,10 @@ RIDGE = 1e-9
 
 def values(problem: Problem, X: np.ndarray) -> np.ndarray:
     """The objective at X [n, variables], without noise where it is a plain function."""
-    found = [problem.space.decode(x) for x in X]
+    results = [problem.space.decode(x) for x in X]
     if problem.function is not None:
-        return np.array([problem.function(configuration) for configuration in found])
-    trials = (Trial(number, configuration, problem.epochs, RANDOM) for number, configuration in enumerate(found))
+        return np.array([problem.function(configuration) for configuration in results])
+    trials = (Trial(number, configuration, problem.epochs, RANDOM) for number, configuration in enumerate(results))
     return np.array([problem.trainer.evaluate(trial).objective for trial in trials])
 
 
@@ -83,7 +83,7 @@ def row(problem: str, count: int, seed: int, near: bool) -> dict[str, Any]:
     y = values(task, X)
     milliseconds = 1000.0 * (time.process_time() - start) / count
     least = min(np.inf if task.minimum is None else task.minimum, float(y.min()))
-    kept = y > least + PUBLISHED_NOISE  # the logarithm of the optimum itself is none
+    kept = y > least + PUBLISHED_NOISE  # the logarithm of the optimum itself is undefined
     u = (y - y.mean()) / y.std(ddof=1)
     seen = {"log": (X[kept], np.log(y[kept] - least)), "plain": (X, y), "exp u/2": (X, np.exp(u / 2))}
     seen["exp u"] = (X, np.exp(u))
@@ -105,12 +105,12 @@ def main() -> None:
     print(f"{'problem':<26}{'ms':>7}{'least, quartiles, largest':>44}{'log':>8}{'plain':>8}{'exp u/2':>8}{'exp u':>8}")
     rows = []
     for problem, near in [(p, False) for p in problems] + [("ackley5c", True)] * ("ackley5c" in problems):
-        found = row(problem, count, arguments.seed, near)
-        rows.append(found)
-        spread = " ".join(f"{q:8.3f}" for q in found["quantiles"])
-        shares = "".join(f"{share:8.2f}" for share in found["shares"].values())
+        results = row(problem, count, arguments.seed, near)
+        rows.append(results)
+        spread = " ".join(f"{q:8.3f}" for q in results["quantiles"])
+        shares = "".join(f"{share:8.2f}" for share in results["shares"].values())
         print(
-            f"{problem + (', half at optimum' if near else ''):<26}{found['milliseconds']:7.2f}{spread:>44}{shares}",
+            f"{problem + (', half at optimum' if near else ''):<26}{results['milliseconds']:7.2f}{spread:>44}{shares}",
             flush=True,
         )
     if arguments.json:

@@ -25,7 +25,7 @@ class Seeds:
     values: tuple[int, ...]
     origin: str
 
-    def kept(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """As `read` finds them in a file of results."""
         return {"origin": self.origin, "values": self.values}
 
@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser, count: int) -> None:
     origin.add_argument("--seeds-from", type=Path, metavar="FILE", help="those of an earlier run's --json FILE")
 
 
-def chosen(arguments: argparse.Namespace, draw: Callable[[int], int] = secrets.randbits) -> Seeds:
-    """The seeds that the arguments ask for; draw: so many random bits as a number.
+def choose_seeds(arguments: argparse.Namespace, draw: Callable[[int], int] = secrets.randbits) -> Seeds:
+    """The seeds that the arguments ask for; draw: returns a number of that many random bits.
 
     Exits with a message where the file of --seeds-from has no seeds, or fewer than --seeds.
     """
@@ -52,16 +52,16 @@ def chosen(arguments: argparse.Namespace, draw: Callable[[int], int] = secrets.r
     if arguments.fresh:
         return Seeds(_distinct(count, draw), FRESH)
     if arguments.seeds_from is not None:
-        return first(read(arguments.seeds_from), arguments.seeds, arguments.seeds_from)
+        return first(read_seeds(arguments.seeds_from), arguments.seeds, arguments.seeds_from)
     start: int = arguments.first_seed
     return Seeds(tuple(range(start, start + count)), f"{start} to {start + count - 1}")
 
 
-def read(path: Path) -> Seeds:
-    """The seeds that a benchmark wrote into its file of results; exits with a message where there are none."""
+def read_seeds(path: Path) -> Seeds:
+    """The seeds that a benchmark wrote into its file of results; exits with a message if it has no seeds."""
     try:
-        kept = json.loads(path.read_text())["seeds"]
-        return Seeds(tuple(int(seed) for seed in kept["values"]), str(kept["origin"]))
+        to_dict = json.loads(path.read_text())["seeds"]
+        return Seeds(tuple(int(seed) for seed in to_dict["values"]), str(to_dict["origin"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SystemExit(f"{path}: it holds no seeds ({error}); name a file that --json wrote") from error
 
@@ -69,7 +69,7 @@ def read(path: Path) -> Seeds:
 def first(seeds: Seeds, count: int | None, path: Path) -> Seeds:
     """The first `count` of a file's seeds, all of them for None; exits with a message where they are too few."""
     if count is not None and count > len(seeds.values):
-        raise SystemExit(f"--seeds {count}: {path} has {len(seeds.values)}; ask for at most as many")
+        raise SystemExit(f"--seeds {count}: {path} has {len(seeds.values)}; ask for at most that many")
     return Seeds(seeds.values[:count], seeds.origin)
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/suggestion.py [--quick] [--json FILE] [--data FILE]
 
-CPU-seconds on one thread, median of 5 asks; between two asks one result is told, as in a run. `first` is the ask after
-all results were told at once: nothing is warm. Fit and acquisition are parts of `ask`. A second table is on spaces of
-more and more variables, half of them nominal with four values, half real. Optuna is optional:
+CPU-seconds on one thread, median of 5 asks; between two asks, one result is observed, as in a run. `first` is the
+ask after all results were observed at once: nothing is cached. Fit and acquisition are parts of `ask`. A second table
+is on spaces of more and more variables, half of them nominal with four values, half real. Optuna is optional:
 pip install 'fmnas[benchmarks]'.
 
 The observations are random points with a smooth synthetic objective, up to 2,000 of them, the same in every run.
@@ -107,8 +107,8 @@ def time_optuna(space: Space, configurations: Sequence[Configuration], ys: Seque
         warnings.simplefilter("ignore")
         study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=0))
         for configuration, y in zip(configurations, ys, strict=True):
-            told = optuna.trial.create_trial(params=configuration, distributions=distributions, value=float(np.log(y)))
-            study.add_trial(told)
+            known = optuna.trial.create_trial(params=configuration, distributions=distributions, value=float(np.log(y)))
+            study.add_trial(known)
         seconds = []
         for _ in range(asks):
             start = time.process_time()

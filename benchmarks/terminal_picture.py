@@ -2,7 +2,7 @@
 
     python benchmarks/terminal_picture.py [--config quickstart] [--width 100] [--out docs/terminal.svg]
 
-The configuration is run on Ray, without MLflow, in a folder of its own that is removed afterwards.
+The configuration is run on Ray, without MLflow, in a temporary directory.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Camera:
             self._console.print()
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line."""
         self._console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ Five cells: the largest, and four random ones (`joint_space`, generator 0). Thre
   Without torchvision it is left out, and with it the speedup.
 - plain: the trainer's reference, one seed after another (one is timed). fast: what the trainer chooses on CPUs.
 
-The trainer's loops run as in a worker process, whose allocator keeps freed memory; the ordinary one has a process of
-its own, with the allocator as it is.
+The trainer's loops run as in a worker process, whose allocator keeps freed memory; the ordinary one runs in another
+process, with the default allocator.
 
 Steps and validation are timed for each loop in turn, several rounds, medians. The seconds of a full evaluation (30,000
 + 30,000 images, batch 32, 25 epochs, 4 seeds) are EXTRAPOLATED: 4 x 25 x (938 steps + 30,000 validation images).
@@ -39,7 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from training_gpu import Plan, measure_gpu
+from training_gpu import Plan, measure_gpu, noise
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.trainers.allocator import tune_malloc
@@ -57,15 +57,6 @@ SCHEDULE = Schedule(0.01, 0.9, 1e-4, 0.5, 0.5, 0.5)
 
 
 Make = Callable[[Network, Schedule, Streams, TrainingContext], Learner]
-
-
-def noise(train: int, validation: int) -> Split:
-    """Images of noise."""
-    rng = np.random.default_rng(0)
-    parts: list[Any] = []
-    for count in (train, validation):
-        parts += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)]
-    return Split(*parts, name="noise", place="memory")
 
 
 def cells() -> dict[str, Cell]:
@@ -191,23 +182,27 @@ def has_torchvision() -> bool:
     return True
 
 
-def measure(cell: Cell, split: Split, threads: int, rounds: int, aside: Executor | None) -> dict[str, dict[str, float]]:
+def measure(
+    cell: Cell, split: Split, threads: int, rounds: int, executor: Executor | None
+) -> dict[str, dict[str, float]]:
     """Medians over the rounds, for each loop: seconds per step, per validation image, and of a full evaluation.
 
     aside: the process of the ordinary loop; without one it is left out.
     """
     loops: dict[str, Callable[[], tuple[float, float]]] = {}
-    if aside:
-        loops["ordinary"] = lambda: aside.submit(time_ordinary, cell, split, threads).result()
+    if executor:
+        loops["ordinary"] = lambda: executor.submit(time_ordinary, cell, split, threads).result()
     loops |= {
         "plain": lambda: time_learners(plain_learner, cell, split, threads, 1),
         "fast": lambda: time_learners(fast_learner, cell, split, threads, SEEDS),
     }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
+    results: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
     for _ in range(rounds):
         for name, loop in loops.items():
-            found[name].append(loop())
-    medians = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in found.items()}
+            results[name].append(loop())
+    medians = {
+        name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in results.items()
+    }
     return {
         name: {"step": step, "validation_image": image, "evaluation": full_evaluation(step, image)}
         for name, (step, image) in medians.items()
@@ -246,8 +241,8 @@ print(json.dumps({"import": imported - start, "trainer": built - filled, "first_
 def worker() -> dict[str, float]:
     """A fresh process: seconds to import, to make the trainer, to the end of the first step; and its peak memory."""
     done = subprocess.run([sys.executable, "-c", FIRST_STEP], capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    results: dict[str, float] = json.loads(done.stdout)
+    return results
 
 
 def cpu_table(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -261,31 +256,31 @@ def cpu_table(arguments: argparse.Namespace) -> dict[str, Any]:
     print("ms per step and seed, ms per validation image and seed; evaluations per hour are extrapolated from them")
     titles = (["ordinary"] if beside else []) + ["plain", "fast"]
     print(f"{'cell':<9} {'FLOPs':>6} | {' '.join(f'{title:>15}' for title in titles)} | {'eval./h':>7} {'speedup':>7}")
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as aside:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         for name, cell in cells().items():
-            row = measure(cell, split, threads, rounds, aside if beside else None)
+            row = measure(cell, split, threads, rounds, executor if beside else None)
             speedup = row["ordinary"]["evaluation"] / row["fast"]["evaluation"] if beside else None
             table[name] = {**row, "speedup": speedup, "flops_ratio": flops_ratio(cell)}
             times = " ".join(f"{1e3 * one['step']:>9.2f} {1e3 * one['validation_image']:>5.2f}" for one in row.values())
             rate, shown = 3600 / row["fast"]["evaluation"], "-" if speedup is None else f"{speedup:.2f}"
             print(f"{name:<9} {flops_ratio(cell):>6.3f} | {times} | {rate:>7.3f} {shown:>7}", flush=True)
-    found: dict[str, Any] = {"threads": threads, "cells": table}
+    results: dict[str, Any] = {"threads": threads, "cells": table}
     speedups = [row["speedup"] for row in table.values() if row["speedup"] is not None]
     if speedups:
         mean, least = statistics.geometric_mean(speedups), min(speedups)
         print(f"speedup of fast over ordinary, full evaluation: geometric mean {mean:.2f}, least {least:.2f}")
-        found |= {"speedup_geometric_mean": mean, "speedup_least": least}
-    found["worker"] = start = worker()
+        results |= {"speedup_geometric_mean": mean, "speedup_least": least}
+    results["worker"] = start = worker()
     print(
         f"a worker: import {start['import']:.1f} s, trainer {start['trainer']:.2f} s, first step "
         f"{start['first_step']:.2f} s, at most {start['megabytes']:.0f} MB with the data of 47 MB"
     )
-    return found
+    return results
 
 
 def main() -> None:
     """Measure and print."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")  # a graph that fails says so
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")  # e.g. that a graph failed
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one round of few steps")
     parser.add_argument("--json", type=Path)
@@ -295,20 +290,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=540.0, help="on a GPU: for all of it; FILE has each finding")
     arguments = parser.parse_args()
     tune_malloc()
-    found: dict[str, Any] = cpu_table(arguments) if arguments.part != "gpu" else {}
-    found["gpu"] = None
+    results: dict[str, Any] = cpu_table(arguments) if arguments.part != "gpu" else {}
+    results["gpu"] = None
 
     def keep(gpu: dict[str, Any] | None) -> None:
-        found["gpu"] = gpu
+        results["gpu"] = gpu
         if arguments.json:
-            arguments.json.write_text(json.dumps(found, indent=2))
+            arguments.json.write_text(json.dumps(results, indent=2))
 
     if arguments.part != "cpu" and not torch.cuda.is_available():
         print("no GPU here: nothing was measured on one")
     elif arguments.part != "cpu":
         quick = Plan(images=3_200, epochs=3, processes=(1, 2)) if arguments.quick else Plan()
         keep(measure_gpu(cells(), replace(quick, real=arguments.real, seconds=arguments.seconds), keep))
-    keep(found["gpu"])
+    keep(results["gpu"])
 
 
 if __name__ == "__main__":

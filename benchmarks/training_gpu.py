@@ -6,8 +6,8 @@ Part of `training.py`. Needs torch and numpy alone.
 - An evaluation has 25 epochs, 4 seeds, 30,000 + 30,000 images, batch 32. With `--real`, that of the largest cell is
   MEASURED at this length; everything else is EXTRAPOLATED: the first epoch (which holds building and capturing) + 24
   times the median of the next ones. An epoch ends when it is reported.
-- It ends by itself when its seconds are over; what there was no time for is told of. Each finding is kept at once, and
-  one that fails lets the others go on. plain is timed on few images: it takes some ten times as long.
+- It ends by itself when its seconds are over; what it had no time for is named. Each result is written at once, and
+  one that fails does not stop the others. plain is timed on few images: it takes some ten times as long.
 - Floor: a training image takes 3 times the multiplications of a forward pass, a validation image 1; at the device's
   float32 rate. Its share is given for devices whose rate is known here. (Of the bytes that layers move there is no
   floor: how many of them reach the memory is the cache's affair.)
@@ -63,12 +63,12 @@ class Plan:
     seconds: float = 540.0
 
 
-def noise(images: int) -> Split:
-    """Images of noise: the time does not depend on what they show."""
+def noise(train: int, validation: int | None = None) -> Split:
+    """Images of noise, for validation as many as for training unless given: times do not depend on what they show."""
     rng = np.random.default_rng(0)
     parts: list[Any] = []
-    for _ in range(2):
-        parts += [rng.integers(0, 256, (images, 28, 28), dtype=np.uint8), rng.integers(0, 10, images, dtype=np.uint8)]
+    for n in (train, train if validation is None else validation):
+        parts += [rng.integers(0, 256, (n, 28, 28), dtype=np.uint8), rng.integers(0, 10, n, dtype=np.uint8)]
     return Split(*parts, name="noise", place="memory")
 
 
@@ -127,7 +127,7 @@ def first_step(plan: Plan, split: Split, cell: Cell) -> float:
     device, begin = torch.device(plan.device), time.perf_counter()
     with deterministic_float32(device):
         draws = [streams(0, number) for number in range(SEEDS)]
-        networks = [build_network(cell, each.initialisation) for each in draws]
+        networks = [build_network(cell, draw.initialisation) for draw in draws]
         context = TrainingContext(to_device(split, device), BATCH, 1000)
         learner = StackedLearner(Stack(networks, cell, device), Schedule(0.01, 0.9, 0, 0.5, 0.5, 0.5), draws, context)
         if device.type == "cuda":
@@ -137,20 +137,20 @@ def first_step(plan: Plan, split: Split, cell: Cell) -> float:
 
 
 def process(
-    plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier, found: "Queue[dict[str, Any]]"
+    plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier, queue: "Queue[dict[str, Any]]"
 ) -> None:
     """One of several that share the device: what it measured, or how it failed; then the others wait for it no more.
 
     begun, ends: by `time.time`, which all processes have in common.
     """
     try:
-        found.put(measured(plan, cell, begun, ends, barrier))
+        queue.put(measure_one(plan, cell, begun, ends, barrier))
     except Exception as error:
         barrier.abort()
-        found.put({"error": f"{type(error).__name__}: {error}"[:300], "aborted": isinstance(error, BrokenBarrierError)})
+        queue.put({"error": f"{type(error).__name__}: {error}"[:300], "aborted": isinstance(error, BrokenBarrierError)})
 
 
-def measured(plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier) -> dict[str, Any]:
+def measure_one(plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier) -> dict[str, Any]:
     """What one of several processes measures."""
     split = noise(plan.images)
     chosen = trainer(plan, split)
@@ -170,19 +170,19 @@ def measured(plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier
 def share(plan: Plan, cell: Cell, count: int, seconds: float) -> dict[str, Any]:
     """Several processes with evaluations of the cell at once: evaluations per minute, and means over the processes.
 
-    seconds: after so many, whoever still works is ended. "error" says how it went wrong, if it did.
+    seconds: the limit, after which processes are killed. "error": why it failed, if it did.
     """
     context, ends = multiprocessing.get_context("spawn"), time.time() + seconds
-    barrier, found = context.Barrier(count), context.Queue()
-    given = (plan, cell, time.time(), ends - min(5.0, seconds / 4), barrier, found)
-    members = [context.Process(target=process, args=given, daemon=True) for _ in range(count)]
+    barrier, queue = context.Barrier(count), context.Queue()
+    arguments = (plan, cell, time.time(), ends - min(5.0, seconds / 4), barrier, queue)
+    members = [context.Process(target=process, args=arguments, daemon=True) for _ in range(count)]
     rows: list[dict[str, Any]] = []
     try:
         for member in members:
             member.start()
         while len(rows) < count and time.time() < ends:
             try:
-                rows.append(found.get(timeout=0.2))
+                rows.append(queue.get(timeout=0.2))
             except Empty:
                 if any(member.exitcode for member in members):  # killed, as for memory: it says nothing any more
                     barrier.abort()
@@ -237,13 +237,13 @@ def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, An
     def add(place: dict[Any, Any], key: Any, what: str, job: Callable[[], Any]) -> None:
         if stop():
             result["left_out"].append(what)
-            print(f"  {what}: there is no time left")
+            print(f"  {what}: no time left")
         else:
             try:
                 place[key] = job()
             except Exception as error:
                 place[key] = {"error": f"{type(error).__name__}: {error}"[:300]}
-            print(f"  {what}: {shown(place[key])}", flush=True)
+            print(f"  {what}: {format_numbers(place[key])}", flush=True)
         keep(result)
 
     shared = "random 1"
@@ -262,8 +262,8 @@ def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, An
     return result
 
 
-def shown(found: dict[str, Any]) -> str:
+def format_numbers(values: dict[str, Any]) -> str:
     """Numbers on one line."""
     return ", ".join(
-        f"{key} {value:.2f}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items()
+        f"{key} {value:.2f}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
     )

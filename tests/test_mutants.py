@@ -42,6 +42,6 @@ def test_the_quick_ones_are_caught() -> None:
 
 def test_a_harmless_change_survives_and_one_that_breaks_the_tests_is_broken() -> None:
     harmless = replace(QUICK[0], new=f"{QUICK[0].old.rstrip()} ")
-    assert mutants.tried(harmless).verdict == "SURVIVED"
+    assert mutants.try_mutant(harmless).verdict == "SURVIVED"
     old, new = "from dataclasses import", "from no_such_module import"
-    assert mutants.tried(replace(QUICK[0], file="search_spaces/sgd.py", old=old, new=new)).verdict == "BROKEN"
+    assert mutants.try_mutant(replace(QUICK[0], file="search_spaces/sgd.py", old=old, new=new)).verdict == "BROKEN"

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fmnas.platform.experiment.configuration import flat
-from fmnas.platform.experiment.trial_result import Outcome
+from fmnas.platform.experiment.configuration import flatten
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FINISHED, is_full
 
@@ -54,7 +54,7 @@ class Point(NamedTuple):
 class LoggedTrial(NamedTuple):
     """A trial that ended, and its run after it. incumbent: the best full-fidelity objective; None before the first."""
 
-    outcome: Outcome
+    outcome: TrialResult
     epochs_spent: int
     evaluations_spent: float
     incumbent: float | None
@@ -71,7 +71,7 @@ class RunProgress:
     full: int
     epochs: int = 0
     trials: int = 0
-    best: Outcome | None = None
+    best: TrialResult | None = None
     started_at: float = 0.0
     ended_at: float = 0.0
     points: list[Point] = field(default_factory=list)
@@ -86,11 +86,11 @@ class RunProgress:
         """Epochs spent, in full evaluations."""
         return self.epochs / self.full
 
-    def snapshot(self, outcome: Outcome) -> LoggedTrial:
+    def snapshot(self, outcome: TrialResult) -> LoggedTrial:
         """Return the trial with the present totals of its run."""
         return LoggedTrial(outcome, self.epochs, self.evaluations, self.incumbent)
 
-    def add(self, outcome: Outcome) -> LoggedTrial:
+    def add(self, outcome: TrialResult) -> LoggedTrial:
         """Fold the next trial that ended."""
         evaluations, incumbent = self.evaluations, self.incumbent
         self.trials += 1
@@ -154,7 +154,7 @@ def _metrics(trial: LoggedTrial, space: Space | None) -> dict[str, float]:
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
-def trial_tags(outcome: Outcome) -> dict[str, str]:
+def trial_tags(outcome: TrialResult) -> dict[str, str]:
     """Return the tags of a trial."""
     trial, evaluation = outcome.trial, outcome.evaluation
     return {
@@ -203,7 +203,7 @@ def experiment_note(summary: Mapping[str, Any]) -> str:
     return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
 
 
-def best_note(outcome: Outcome) -> str:
+def best_note(outcome: TrialResult) -> str:
     """Return the description (Markdown) of an optimizer's run: its best trial and the trial's configuration."""
     trial, objective = outcome.trial, results(outcome)["objective"]
     head = [f"Best: trial {trial.id} ({trial.origin}), objective {objective:.6g}", "", "| variable | value |"]
@@ -211,7 +211,7 @@ def best_note(outcome: Outcome) -> str:
     return "\n".join([*head, "|---|---|", *rows])[:5000]
 
 
-def results(outcome: Outcome | None) -> dict[str, float]:
+def results(outcome: TrialResult | None) -> dict[str, float]:
     """Return what a trial measured; nothing if it did not finish."""
     names = ("objective", "error", "flops", "flops_ratio") if outcome and outcome.evaluation else ()
     values = {name: getattr(outcome.evaluation, name) for name in names} if outcome else {}
@@ -220,7 +220,7 @@ def results(outcome: Outcome | None) -> dict[str, float]:
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
     """Return nested values as params, named by their dotted keys; None is left out."""
-    return {valid_name(key): as_text(value)[:6000] for key, value in flat(values).items() if value is not None}
+    return {valid_name(key): as_text(value)[:6000] for key, value in flatten(values).items() if value is not None}
 
 
 def as_text(value: Any) -> str:

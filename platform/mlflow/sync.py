@@ -21,10 +21,11 @@ from typing import Any
 
 from fmnas.comparison import styles
 from fmnas.platform.config.uri import redact
-from fmnas.platform.experiment.ledger import Ledger, new_ledger
-from fmnas.platform.experiment.retrained import retrained_rows
+from fmnas.platform.experiment.events import Begun, Extended
+from fmnas.platform.experiment.journal import JournalReader
+from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.trial_result import Outcome
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.mlflow import records
 from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
 from fmnas.platform.mlflow.records import KIND, PARENT, RUN, TRIAL, LoggedTrial, Point, RunProgress
@@ -60,39 +61,39 @@ class JournalFollower:
     """
 
     def __init__(self, directory: RunDirectory) -> None:
-        self._path = directory.journal
-        self._offset = 0
-        self._ledger: Ledger
+        self._reader, self._ledger = JournalReader(directory.journal), Ledger()
         self.begun_at = 0.0
         self.trials: dict[tuple[str, int], LoggedTrial] = {}
         self.progress: dict[str, RunProgress] = {}
 
     def follow(self) -> None:
-        """Fold the new events. A last line without its end is left for the next call."""
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            text = file.read()
-        text = text[: text.rfind(b"\n") + 1]
-        new = [json.loads(line) for line in text.splitlines()]
-        if self._offset == 0 and new:
-            latest = [record["config"] for record in new if "config" in record][-1]
-            self._ledger, self.begun_at = new_ledger(latest), new[0]["at"]
-            self.progress = {name: RunProgress(self._ledger.full) for name in self._ledger.accounts}
-        for record in new[1:] if self._offset == 0 else new:
-            outcome = self._ledger.apply(record)
-            if outcome is not None:
-                self.trials[outcome.run, outcome.trial.id] = self.progress[outcome.run].add(outcome)
-        self._offset += len(text)
+        """Fold the new events. An incomplete last line is left for the next call."""
+        for event in self._reader.read():
+            result = self._ledger.apply(event)
+            if isinstance(event, Begun):
+                self.begun_at = event.at
+            if isinstance(event, Begun | Extended):
+                before = self.progress
+                self.progress = {
+                    name: before.get(name, RunProgress(self._ledger.full_epochs)) for name in self._ledger.runs
+                }
+            if result is not None:
+                self.trials[result.run, result.trial.id] = self.progress[result.run].add(result)
 
     def add_cancelled(self) -> None:
         """Count the trials that a stop left unfinished as ended, until a resume repeats them."""
-        for outcome in self._ledger.cancelled():
-            self.trials[outcome.run, outcome.trial.id] = self.progress[outcome.run].snapshot(outcome)
+        for result in self._ledger.cancelled_results():
+            self.trials[result.run, result.trial.id] = self.progress[result.run].snapshot(result)
+
+    def test_errors(self) -> Mapping[tuple[str, int], float]:
+        """(run, trial) -> mean test error of the incumbents that were retrained with the latest settings."""
+        retrained = self._ledger.current_retrained().values()
+        return {(each.run, each.trial_id): sum(each.errors) / len(each.errors) for each in retrained}
 
     @property
     def runs(self) -> Mapping[str, tuple[str, int]]:
         """Run -> its optimizer and repeat, in the order in which to show them."""
-        return {name: (account.optimizer_name, account.repeat) for name, account in self._ledger.accounts.items()}
+        return {name: (run.optimizer, run.repeat) for name, run in self._ledger.runs.items()}
 
 
 class Reconciler:
@@ -236,9 +237,9 @@ class Reconciler:
         last = records.milliseconds(max((ended.ended_at for ended in progress.values()), default=0.0) or time.time())
         if status == "finished":
             self._log_means(store, summary, last)
-        for row in retrained_rows(directory.retrained).values():
-            trial = self._journal.trials[row.run, row.trial].outcome.trial
-            store.log_model(f"{row.run}/trial-{trial.id}", self._ids[row.run], row.error, trial.configuration)
+        for (run, trial_id), error in self._journal.test_errors().items():
+            configuration = self._journal.trials[run, trial_id].outcome.trial.configuration
+            store.log_model(f"{run}/trial-{trial_id}", self._ids[run], error, configuration)
         store.end(self._ids[""], ending, last)
         tables = [directory.trials, directory.summary, directory.retrained, directory.page]
         figures = sorted(path for path in directory.report.glob("*") if path.suffix in (".png", ".csv"))
@@ -277,7 +278,7 @@ def describe(error: Exception) -> str:
 class Tracker:
     """Follows an experiment, and does nothing: for tracking.enabled = false."""
 
-    def trial(self, outcome: Outcome) -> None:
+    def trial(self, outcome: TrialResult) -> None:
         """Take a trial that ended."""
 
     def finish(self, status: str, trials: int) -> TrackingReport:

@@ -50,7 +50,7 @@ def cost_of(config: Config) -> Cost:
     return Cost(runs, evaluations, trainings, trainings * config.fidelity.epochs)
 
 
-def not_trained(config: Config) -> list[str]:
+def warm_start_cost_note(config: Config) -> list[str]:
     """A word on the trials of that budget that are known before: how many they are, their run directories tell."""
     labels = [entry.label for entry in config.optimizers if entry.warm_start is not None]
     if not labels:
@@ -111,7 +111,7 @@ def _workers(config: Config) -> int:
     return min(fit, config.concurrency if workers.count == AUTO else workers.count)
 
 
-def remarks(config: Config) -> list[str]:
+def design_warnings(config: Config) -> list[str]:
     """A line each; none for most configurations that can answer which optimizer is better."""
     found = _of_repeats(config)
     dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)

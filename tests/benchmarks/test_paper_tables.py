@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import paper_tables
 import pytest
-from paper_page import mean_line, ranked, table, write_page
+from paper_page import mean_line, rank_optimizers, table, write_page
 from paper_tables import DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, read, run_directory
 
 from fmnas.platform.cli import main
@@ -72,7 +72,7 @@ def test_an_unfinished_run_is_not_taken(folder: Path, tmp_path: Path) -> None:
 
 
 def test_rows_are_ordered_by_mean_and_show_published_values_digit_by_digit(taken: Taken) -> None:
-    order = ranked(taken)
+    order = rank_optimizers(taken)
     assert taken.bests(order[0]).mean() <= taken.bests(order[1]).mean()
     lines = table(
         taken, {"source": "a paper", "rows": {"random": ["1.0", "0.10"], "GEBO": ["2.0", "0.2"]}}

@@ -25,20 +25,20 @@ def measure(path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Res
     command = ["sample_efficiency.py", "--json", str(path), "--methods", "random", "--problems", "func2c", *arguments]
     monkeypatch.setattr("sys.argv", command)
     sample_efficiency.main()
-    return Results.read(path)
+    return Results.load(path)
 
 
 def test_seeds_are_consecutive_or_fresh_or_of_a_file(tmp_path: Path) -> None:
-    assert seeds.chosen(parse()).values == tuple(range(20))
-    assert seeds.chosen(parse("--first-seed", "60", "--seeds", "2")).values == (60, 61)
+    assert seeds.choose_seeds(parse()).values == tuple(range(20))
+    assert seeds.choose_seeds(parse("--first-seed", "60", "--seeds", "2")).values == (60, 61)
     draws = iter([7, 2**32 - 1, 7, 0])
-    fresh = seeds.chosen(parse("--fresh", "--seeds", "3"), lambda bits: next(draws))
+    fresh = seeds.choose_seeds(parse("--fresh", "--seeds", "3"), lambda bits: next(draws))
     assert fresh.values == (7, 2**32 - 1, 0)
     path = tmp_path / "results.json"
-    path.write_text(json.dumps({"seeds": fresh.kept()}))
-    assert seeds.chosen(parse("--seeds-from", str(path))) == fresh
+    path.write_text(json.dumps({"seeds": fresh.to_dict()}))
+    assert seeds.choose_seeds(parse("--seeds-from", str(path))) == fresh
     with pytest.raises(SystemExit, match=str(path)):
-        seeds.chosen(parse("--seeds-from", str(path), "--seeds", "4"))
+        seeds.choose_seeds(parse("--seeds-from", str(path), "--seeds", "4"))
 
 
 @pytest.mark.parametrize("arguments", [("--fresh", "--first-seed", "3"), ("--first-seed", str(2**32))])
@@ -69,7 +69,7 @@ def test_an_interrupted_measurement_resumes_with_its_own_seeds(tmp_path: Path, m
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)
 def test_published_results_are_those_of_the_page(path: Path) -> None:
-    results = Results.read(path)
+    results = Results.load(path)
     assert "+changes" not in "".join(results.commits)
     for row in results.rows:
         assert row.seeds == list(results.seeds.values[: len(row.values)])

@@ -17,13 +17,15 @@ from fmnas.platform.experiment import trial_result as outcomes
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 
 
-def outcome(number: int, status: str = "finished", seeds: int = 2, **configuration: object) -> outcomes.Outcome:
+def outcome(number: int, status: str = "finished", seeds: int = 2, **configuration: object) -> outcomes.TrialResult:
     errors = (0.1, 0.30000000000000004)[:seeds]
     how = Conditions("stacked", True, "NVIDIA H200", "2.13.0", 91002)
     evaluation = Evaluation(0.1 + 0.2, 25, errors, 70_274_048, 1 / 3, (), 1.5, False, how)
     evaluation = evaluation if status == "finished" else None
     trial = Trial(number, {"lr": 0.1 * 3, "op": "None", "in2": "-1,0", "n": 2, **configuration}, 25, "random")
-    return outcomes.Outcome("bo-fm", 0, trial, status, evaluation, 0.25, 1.7e9, 1.7e9 + 2, "gpu-0", reason='a "b",\nc')
+    return outcomes.TrialResult(
+        "bo-fm", 0, trial, status, evaluation, 0.25, 1.7e9, 1.7e9 + 2, "gpu-0", reason='a "b",\nc'
+    )
 
 
 def write(table: pd.DataFrame, folder: Path) -> Path:

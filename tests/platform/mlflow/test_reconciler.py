@@ -11,7 +11,7 @@ import mlflow
 import pytest
 
 from fmnas.comparison import styles
-from fmnas.platform.experiment.retrained import RetrainedRow, write_retrained
+from fmnas.platform.experiment.events import Retrained, RetrainingBegun
 from fmnas.platform.mlflow.client import MlflowExperiment
 from fmnas.platform.mlflow.records import experiment_note, params, valid_name
 from fmnas.platform.mlflow.sync import Reconciler
@@ -189,10 +189,9 @@ def test_a_mean_run_per_optimizer_is_replaced_if_its_values_change(experiment: A
 
 def test_a_retrained_network_is_a_model_with_its_test_error(experiment: Any) -> None:
     experiment.run_bo_fm()
-    common = {"selected_objective": 0.2, "selected_error": 0.2, "epochs": 3, "images": 10, "test_images": 5}
-    times = {"train_seconds": 1.0, "started_at": "", "finished_at": "", "worker": "w"}
-    row = RetrainedRow("bo-fm/repeat-0", "bo-fm", 0, 2, errors=(0.1, 0.3), **common, **times)
-    write_retrained(experiment.directory.retrained, [row])
+    run = "bo-fm/repeat-0"
+    experiment.append(RetrainingBegun(3, 10, 2, (run,), 2000.0))
+    experiment.append(Retrained(run, 2, 1, "w", (0.1, 0.3), 5, 1.0, 2000.0, 2001.0))
     for _ in range(2):
         experiment.log()
         store = experiment.read()
