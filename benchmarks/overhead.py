@@ -31,7 +31,8 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
-from fmnas.platform.mlflow.sync import MlflowSync, Reconciler, Tracker
+from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.sync import MlflowSync, Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect

@@ -307,12 +307,12 @@ def doctor(address: str | None) -> int:
 
 def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
     """Check that an optimizer follows the rules of the ask/tell contract, a line each."""
-    from fmnas.platform.check import Verdict, candidate
+    from fmnas.platform.check import Verdict, load_candidate
     from fmnas.platform.check import check as check_rules
 
     colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
-    for finding in check_rules(candidate(optimizer, overrides), seconds):
+    for finding in check_rules(load_candidate(optimizer, overrides), seconds):
         verdicts.append(finding.verdict)
         detail = f": {finding.detail}" if finding.detail else ""
         _print_check(finding.verdict, colours[finding.verdict], f"{finding.rule}{detail}")
