@@ -15,7 +15,7 @@ import numpy as np
 
 from fmnas.comparison.analysis.formatting import format_duration, join_names
 from fmnas.comparison.analysis.paired_tests import repeats_needed
-from fmnas.optimizers.optimizer import Plan
+from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.platform.config.errors import format_count
 from fmnas.platform.config.schema import ALL_PAIRS, AUTO, IN_PROCESS, Config
 from fmnas.platform.errors import LET_THROUGH, one_line
@@ -117,8 +117,8 @@ def design_warnings(config: Config) -> list[str]:
     dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
     for i, entry in enumerate(config.optimizers):
         option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
-        plan = Plan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
-        text = entry.implementation.optimizer.foreseen(entry.settings, plan)
+        plan = SearchPlan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
+        text = entry.implementation.optimizer.config_warning(entry.settings, plan)
         found += [f"{entry.label}: {text}"] if text else []
     return found
 

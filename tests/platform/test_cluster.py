@@ -34,7 +34,7 @@ from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import FMNAS, versions
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
-from fmnas.trainers.contract import Report, ignore
+from fmnas.trainers.contract import Report, no_report
 
 HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
 """How soon the head considers a silent node dead; Ray's default is a minute."""
@@ -48,7 +48,7 @@ class Sleeper:
     def __init__(self, data: None) -> None:
         pass
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report) -> Evaluation:
         time.sleep(0.25)
         return Evaluation(float(trial.id), epochs=trial.epochs)
 
