@@ -16,7 +16,7 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.replay import replay
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import setup_statements
-from fmnas.platform.runner.preflight import remarks
+from fmnas.platform.runner.preflight import design_warnings
 from fmnas.search_spaces.nasnet import CELL_NAMES, SGD_NAMES
 
 FIXED = {"h1": 2, "x1": 0.25}
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_named(changes: dict[str, Any], message: str) -> None:
 def test_what_bohb_needs_is_counted_by_what_is_free() -> None:
     for fixed, needed in (({}, 10), (FIXED, 6)):
         config = check_config({**PLAIN, "fixed": fixed, "initial_design": 1, "budget": {"evaluations": 2}}, "here")
-        assert any(f"its model needs {needed} results" in line for line in remarks(config))
+        assert any(f"its model needs {needed} results" in line for line in design_warnings(config))
 
 
 @pytest.mark.parametrize(
