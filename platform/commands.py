@@ -240,15 +240,17 @@ def list_(arguments: argparse.Namespace) -> int:
         )
     if arguments.what == "problems":
         from fmnas.platform.problems import ALIASES, PROBLEMS
+        from fmnas.platform.registry import find_plugins
 
-        lines = {name: entry.summary for name, entry in PROBLEMS.items()}
+        lines = {name: entry.summary for name, entry in PROBLEMS.items()} | find_plugins("fmnas.problems")
         lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
     elif arguments.what == "optimizers":
-        from fmnas.platform.registry import OPTIMIZERS
+        from fmnas.platform.registry import OPTIMIZERS, find_plugins
 
         lines = {name: row.summary for name, row in OPTIMIZERS.items()}
         if arguments.options:
             lines = {name: f"{told}: {_options(OPTIMIZERS[name])}" for name, told in lines.items()}
+        lines |= find_plugins("fmnas.optimizers")
     else:
         from fmnas.platform.config.source import shipped_configs
 

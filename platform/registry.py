@@ -267,7 +267,7 @@ class OptimizerEntry:
         Raises pydantic's ValidationError for a wrong option, and OptimizerError for a combination that is not allowed.
         """
         validated = dict(self.options.model_validate(dict(options)))
-        self.optimizer.check_together(options)
+        self.optimizer.check_combination(options)
         return validated
 
     def build(self, space: "Space", context: OptimizerContext, options: Mapping[str, Any]) -> Optimizer:

@@ -20,8 +20,9 @@ FLOORS = {
     "optimizers": {"search_spaces"},
     "baselines": {"optimizers", "search_spaces"},
     "integrations": {"optimizers", "search_spaces"},
+    "testing": {"optimizers", "search_spaces"},
     "comparison": {"search_spaces"},
-    "platform": {"search_spaces", "trainers", "optimizers", "baselines", "comparison", "configs"},
+    "platform": {"search_spaces", "trainers", "optimizers", "baselines", "testing", "comparison", "configs"},
     "configs": set(),
     "api": {"search_spaces", "trainers", "comparison", "platform"},
 }

@@ -15,8 +15,9 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.client import TrackingSettings
 from fmnas.platform.mlflow.credentials import tracking_uri
+from fmnas.platform.mlflow.reconciler import Reconciler
 from fmnas.platform.mlflow.records import params
-from fmnas.platform.mlflow.sync import FLUSH_SECONDS, MlflowSync, Reconciler, Tracker, TrackingReport
+from fmnas.platform.mlflow.sync import FLUSH_SECONDS, MlflowSync, Tracker, TrackingReport
 from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import resolved_options
 from fmnas.platform.report.write import write_results

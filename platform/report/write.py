@@ -96,7 +96,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         settings=resolved_options(config),
         minimum=problem.minimum,
         files=PAGE_FILES,
-        searched=search_fidelity(config),
+        full_training=search_fidelity(config),
         pauses={"": state.ledger.pauses},
         learning={(each.run, each.trial.id): each.evaluation.curve for each in state.ledger.results if each.evaluation},
     )

@@ -148,7 +148,7 @@ def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copy(path: Path, artifacts: str) -> None:
         shutil.copy(whole_store, path)
 
-    monkeypatch.setattr("fmnas.platform.mlflow.client._create", copy)
+    monkeypatch.setattr("fmnas.platform.mlflow.client._create_store", copy)
 
 
 @pytest.fixture

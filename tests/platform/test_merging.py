@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import journal_dicts
 
-from fmnas.comparison.report import results_of
+from fmnas.comparison.report import compute_results
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.journal import DRIVER, Journal
@@ -46,7 +46,7 @@ def one(run: Run) -> Path:
 def merged(*roots: Path) -> dict[str, Any]:
     """The summary of a merged report, as summary.json has it."""
     results = load_report_input(roots)
-    return results_of(results.trials, results.context).summary.to_json()
+    return compute_results(results.trials, results.context).summary.to_json()
 
 
 def rows(folder: Path) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Shared by the tests of logging to MLflow: a run directory with a journal of its own, and what its store holds."""
+"""Shared by the tests of logging to MLflow: a run directory whose journal a test writes, and what its store holds."""
 
 import shutil
 from collections.abc import Callable
@@ -26,7 +26,8 @@ from fmnas.platform.experiment.events import (
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow.client import TrackingSettings
-from fmnas.platform.mlflow.sync import MlflowSync, Reconciler, TrackingReport
+from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.sync import MlflowSync, TrackingReport
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import CANCELLED, LOST
 
@@ -113,7 +114,7 @@ class LoggedExperiment:
         trials = self.directory.journal.read_text().count('"started"')
         return MlflowSync(reconciler, flush_seconds).finish(status, trials)
 
-    def read(self) -> "Store":
+    def read_store(self) -> "Store":
         """What the store holds."""
         return Store(self.settings.uri)
 
