@@ -1,4 +1,4 @@
-"""Equal values, computed in two ways, are equal; what differs stays as it is."""
+"""Equal values, computed in two ways, are equal; different values are unchanged."""
 
 import numpy as np
 import pytest

@@ -110,11 +110,11 @@ def test_no_trials(make_run, tmp_path):
     summary, text = report(make_run("a", 0, [1.0]).iloc[:0], tmp_path)
     assert summary.optimizers == {}
     assert final_rows(summary) == []
-    assert "no full-fidelity result" in text
+    assert summary.caution in text
 
 
 def test_remarks_of_the_context(make_table, tmp_path):
-    remarks = [Remark("The moon was full."), Remark("re was told the budget.", "re")]
+    remarks = [Remark("The moon was full."), Remark("re knows the budget.", "re")]
     runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in ("re", "bohb") for r in range(2)]
     context = ReportContext("n", "p", BUDGET, {}, "", remarks=remarks, runs=runs, by_design={"re": "random"})
     table = make_table({("re", 0): [3.0] * 3, ("re", 1): [2.0] * 3, ("bohb", 0): [4.0] * 3})
@@ -123,8 +123,8 @@ def test_remarks_of_the_context(make_table, tmp_path):
     assert "bohb never used its model" in summary.caution
     assert summary.caution.endswith("The moon was full.")
     assert summary.caution in html
-    assert "<p>re was told the budget.</p>" in html
-    assert summary.to_json()["remarks"][1] == {"text": "re was told the budget.", "optimizer": "re"}
+    assert "<p>re knows the budget.</p>" in html
+    assert summary.to_json()["remarks"][1] == {"text": "re knows the budget.", "optimizer": "re"}
     assert [row[-1] for row in final_rows(summary)] == ["–", "0%"]
     assert (np.isnan(summary.optimizers["bohb"].mean), summary.optimizers["bohb"].repeats) == (True, 2)
     curves = (tmp_path / "curves.csv").read_text()
