@@ -48,7 +48,7 @@ class Scripted:
 
 
 def wait_for_stop(report: Report, stop: Stop) -> None:
-    """End only when told to."""
+    """Run until `stop`."""
     while not stop():
         time.sleep(0.001)
     raise EvaluationStoppedError("it was stopped")
@@ -71,11 +71,11 @@ class Forwarding:
         return Evaluation(float(sorted(options) == ["report", "stop"]))
 
 
-def past() -> None:
+def raise_past_deadline() -> None:
     raise PastDeadline
 
 
-def stopped() -> None:
+def raise_stopped() -> None:
     raise Stopped
 
 
@@ -101,12 +101,14 @@ def test_a_trainer_that_takes_stop_ends_by_itself_at_its_deadline(interrupt: boo
     check = deadline(CHECK_SECONDS)
     assert run(Scripted(wait_for_stop), check, seconds=7.0, interrupt=interrupt) == timed_out(7.0)
     with pytest.raises(Stopped):
-        run(Scripted(wait_for_stop), stopped, interrupt=interrupt)
+        run(Scripted(wait_for_stop), raise_stopped, interrupt=interrupt)
 
 
 def test_it_does_so_in_any_thread() -> None:
     results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(run(Scripted(wait_for_stop), past, interrupt=True)))
+    thread = threading.Thread(
+        target=lambda: results.append(run(Scripted(wait_for_stop), raise_past_deadline, interrupt=True))
+    )
     thread.start()
     thread.join()
     assert results[0].status == TIMED_OUT
@@ -115,7 +117,7 @@ def test_it_does_so_in_any_thread() -> None:
 def test_one_that_does_not_is_interrupted_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "COOPERATION_SECONDS", 2 * CHECK_SECONDS)
     start = time.monotonic()
-    result = run(Scripted(lambda report, stop: time.sleep(60)), past, interrupt=True)
+    result = run(Scripted(lambda report, stop: time.sleep(60)), raise_past_deadline, interrupt=True)
     assert isinstance(result, FailedEvaluation)
     assert result.status == TIMED_OUT
     assert time.monotonic() >= start + 2 * CHECK_SECONDS
