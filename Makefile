@@ -43,7 +43,7 @@ check: install
 types: install
 	mkdir -p .cache/types && ln -sfn ../.. .cache/types/fmnas
 	MYPYPATH=.cache/types $(BIN)/mypy -p fmnas.search_spaces -p fmnas.trainers -p fmnas.optimizers \
-		-p fmnas.baselines -p fmnas.comparison -p fmnas.integrations -p fmnas.platform -p fmnas.api
+		-p fmnas.baselines -p fmnas.comparison -p fmnas.integrations -p fmnas.testing -p fmnas.platform -p fmnas.api
 
 # Whether the tests notice damage: each of some eighty changes must make one of them fail. It takes long.
 mutants: install

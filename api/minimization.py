@@ -1,14 +1,14 @@
-"""A function minimised, from a script or a notebook: an experiment of one optimizer and one repeat, in this process.
+"""Minimising a function from a script or a notebook: an experiment of one optimizer and one repeat, in this process.
 
-It is driven as `fmnas run` drives one, with the same journal, seeds and rules for what fails. The function need not
-stand in a file: a lambda does, and so does what a notebook defines.
+It runs as `fmnas run` runs one, with the same journal, seeds and handling of failures. The function need not be in a
+file: it may be a lambda, or defined in a notebook.
 """
 
 import re
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from fmnas.api.results import NoSuchResultError, RunResults, load_run
 from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDirectoryError
-from fmnas.platform.experiment.journal import DRIVER, Record, experiment_records
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.problems import display_name
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
@@ -29,12 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from fmnas.comparison import Summary
     from fmnas.platform.config.schema import Config
-    from fmnas.platform.display.modes import Screen
-    from fmnas.platform.display.summary import ExperimentResult
-    from fmnas.platform.experiment.state import ExperimentState
-    from fmnas.platform.runner.run import Surroundings
+    from fmnas.platform.experiment.observer import Observer
 
 Function = Callable[..., Any]
 ARGUMENTS = {
@@ -44,19 +39,15 @@ ARGUMENTS = {
     "optimizers.0.": "",
     "optimizers.0": "optimizer",
 }
-"""What the keys of the configuration are called in a call."""
-_MUST_AGREE = ("problem", "optimizers", "seed", "fidelity")
-"""The keys of a configuration in which two calls must agree to be one search."""
-_MAY_DIFFER = ("budget.evaluations", "workers.failures")
-"""Those in which a later call may ask for another value."""
+"""Configuration key -> the argument of `minimize` that sets it."""
 
 
 @dataclass(frozen=True, eq=False)
 class MinimizeResult:
-    """What was found.
+    """The result of `minimize`.
 
-    best: the configuration of the lowest objective. reason: why it ended early; empty where it did not.
-    results: everything else, as `load_run` gives it.
+    best: the configuration with the lowest objective. reason: why the search ended early, else empty.
+    results: everything else, as `load_run` returns it.
     """
 
     best: Mapping[str, Any]
@@ -66,11 +57,11 @@ class MinimizeResult:
 
     @property
     def trials(self) -> "pd.DataFrame":
-        """A row per trial, those that failed too."""
+        """One row per trial, including failed ones."""
         return self.results.trials
 
     def plot(self) -> "Figure":
-        """The lowest objective so far against the evaluations."""
+        """Plot the lowest objective so far against the number of evaluations."""
         return self.results.figure("anytime_evaluations")
 
     def __repr__(self) -> str:
@@ -91,31 +82,31 @@ def minimize(
 ) -> MinimizeResult:
     """Minimise function(configuration), a number, over a space, in this process.
 
-    function: may take epochs, seed and report by name, as `objective` describes it; or it is what `objective` made of
-    a function, with its settings and its space.
-    optimizer: of `fmnas list optimizers`, or one of your own, as "MODULE:CLASS" or "FILE.py:CLASS". options: its own;
-    and warm_start, the out=DIR of an earlier call with this function and space, whose results it begins with, and which
-    count as evaluations.
-    out: a run directory, of which `fmnas report` makes the page; None keeps nothing. A call with the directory of an
-    earlier one, the same in everything, goes on with that, or gives what it found; with more evaluations it adds them.
-    It warns where the function was altered since.
-    progress: whether trials are told on the screen. failures: how many failed trials in a row end it.
+    function: may take epochs, seed and report by name, see `objective`; or a problem made with `objective`, which has
+    its space.
+    optimizer: one of `fmnas list optimizers`, or a custom one as "MODULE:CLASS" or "FILE.py:CLASS". options: of the
+    optimizer; and warm_start, the out=DIR of an earlier call with this function and space, whose results it begins
+    with, and which count as evaluations.
+    out: a run directory, of which `fmnas report` makes a page; None keeps nothing. Calling again with the directory of
+    an earlier call and the same arguments resumes it, or returns its results; more evaluations extend it. A warning is
+    issued if the function has changed since.
+    progress: whether trials are shown. failures: how many failed trials in a row end the search.
 
-    An exception of the function is a failed trial. It ends early after too many of them in a row, or at Ctrl-C, with a
-    warning and what there is. Raises FmnasError for input that cannot be, ExperimentFailed and KeyboardInterrupt where
-    it ended so and no evaluation had finished.
+    An exception of the function is a failed trial. After too many of them in a row, or at Ctrl-C, the search ends early
+    with a warning and the results so far. Raises FmnasError for invalid input; ExperimentFailed or KeyboardInterrupt if
+    the search ended early before any full evaluation finished.
     """
     from fmnas.platform.config.errors import CALL_HINT
     from fmnas.platform.config.load import check_config
     from fmnas.platform.registry import registered
 
-    task = _problem(function, space)
+    task = _as_problem(function, space)
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
-    with place as folder, registered(_name(function), task) as use:
+    with place as folder, registered(_function_name(function), task) as reference:
         settings = {
-            "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_name(function)}")[:100],
-            "problem": use,
-            "optimizers": [{**_optimizer(optimizer), **options}],
+            "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_function_name(function)}")[:100],
+            "problem": reference,
+            "optimizers": [{**_optimizer_entry(optimizer), **options}],
             "seed": seed,
             "budget": {"evaluations": evaluations},
             "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},
@@ -123,170 +114,112 @@ def minimize(
         }
         try:
             config = check_config(settings, "fmnas.api.minimize", CALL_HINT)
+            results, reason = _search(config, task, Path(folder), progress)
         except ConfigError as error:
-            raise ConfigError(_in_words_of_the_call(str(error))) from None
-        results, reason = _Search(config, task, RunDirectory(Path(folder)), progress).run()
+            raise ConfigError(_translate_keys(str(error))) from None
     best = results.best()
     if reason:
         warnings.warn(reason, stacklevel=2)
     return MinimizeResult(best.configuration, best.objective, reason, results)
 
 
-def _problem(function: Function | Problem, space: Space | Iterable[Variable] | None) -> Problem:
+def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] | None) -> Problem:
     if isinstance(function, Problem):
         if space is not None:
-            raise TrainerError("space: the problem has its own; leave it out")
+            raise TrainerError("space: the problem has its own space; omit the argument")
         return function
     if isinstance(space, Variable):
-        raise TrainerError(f"space = {space!r}: give the variables in a list, [{space!r}], or a Space")
+        raise TrainerError(f"space = {space!r}: must be a list of variables, [{space!r}], or a Space")
     if space is None:
-        raise TrainerError("space is missing: give the variables, e.g. [Real('x', 0.0, 1.0)], or a Space")
+        raise TrainerError("space is missing: pass a list of variables, e.g. [Real('x', 0.0, 1.0)], or a Space")
     return objective(space)(function)
 
 
-def _name(function: Function | Problem) -> str:
-    """What tables and pages call it."""
-    told = (function.function or function) if isinstance(function, Problem) else function
-    return str(getattr(told, "__name__", type(told).__name__)).strip("<>")
+def _function_name(function: Function | Problem) -> str:
+    called = (function.function or function) if isinstance(function, Problem) else function
+    return str(getattr(called, "__name__", type(called).__name__)).strip("<>")
 
 
-def _optimizer(name: str) -> dict[str, str]:
-    """As a configuration has it: of the registry, or one's own."""
+def _optimizer_entry(name: str) -> dict[str, str]:
     return {"name": name} if ":" not in name else {"name": name.rpartition(":")[2], "use": name}
 
 
-def _in_words_of_the_call(message: str) -> str:
-    """A message about the configuration that the arguments make, about the arguments."""
+def _translate_keys(message: str) -> str:
+    """Replace configuration keys in a message by the arguments that set them."""
     for key, argument in ARGUMENTS.items():
         message = message.replace(key, argument)
     return message
 
 
-@dataclass(frozen=True)
-class _Search:
-    """The search behind a call: begun, or gone on with, driven to an end, and read.
+def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tuple[RunResults, str]:
+    """Run the experiment, or resume it. Returns its results, and why it ended early, else "".
 
-    Its journal stands in the run directory, so whatever ends it, what had finished by then is found. The problem is
-    named in the configuration and given meanwhile, see `named.given`.
-
-    shown: whether trials are told on the screen.
+    No page is written: that would take longer than most searches.
     """
+    from fmnas.platform.report.write import report_input
+    from fmnas.platform.runner.driver import RunContext
+    from fmnas.platform.runner.run import run_experiment
 
-    config: "Config"
-    task: Problem
-    directory: RunDirectory
-    shown: bool
-
-    def run(self) -> tuple[RunResults, str]:
-        """Drive it to its end, or to Ctrl-C; what it came to, and why it ended early; "" where it did not.
-
-        Raises FmnasError for input that cannot be; KeyboardInterrupt or ExperimentFailed where it ended early and no
-        full evaluation had finished.
-        """
-        found, ending, reason = self._driven()
-        results = found or load_run(self.directory.place)
-        if ending == Ending.INTERRUPTED:
-            done, wanted = len(results.findings.trials), self.config.budget.evaluations
-            reason = f"interrupted: {done} of {wanted} trials had begun"
+    directory = RunDirectory(root)
+    if directory.journal.is_file():
+        directory = run_directory(root, write=True)
+        _check_same_function(config, task, directory)
+    else:
+        directory = new_run_directory(root)
+    is_main = threading.current_thread() is threading.main_thread()  # only the main thread receives signals
+    with stop_on_signals(signal.SIGINT) if is_main else nullcontext(StopRequest()) as stop:
+        context = RunContext([_progress(progress)], stop, print_tracebacks=progress)
         try:
-            results.best()
-        except NoSuchResultError:
-            if ending == Ending.INTERRUPTED:
-                raise KeyboardInterrupt from None
-            raise ExperimentFailed(reason or f"no evaluation came to a result: {_last_reason(results)}") from None
-        return results, reason
-
-    def _driven(self) -> tuple[RunResults | None, Ending, str]:
-        """Its results, where the driver lived to give them; how it ended, and why it failed.
-
-        No page is written, which would take longer than most searches: `fmnas report` writes it.
-        """
-        from fmnas.platform.report.write import report_input
-        from fmnas.platform.runner.run import Surroundings
-
-        found: list[RunResults] = []
-
-        def write(directory: RunDirectory, state: "ExperimentState", say: Callable[[str], None]) -> "Summary":
-            found.append(RunResults(report_input(directory, state)))
-            return found[-1].summary
-
-        main = threading.current_thread() is threading.main_thread()  # which alone hears signals
-        with stop_on_signals(signal.SIGINT) if main else nullcontext(StopRequest()) as stop:
-            around = Surroundings(None, _screen(self.shown), stop, write=write, traced=self.shown)
-            try:
-                result = self._begun(around)
-            except KeyboardInterrupt:
-                if not self.directory.journal.is_file():
-                    raise
-                return None, Ending.INTERRUPTED, ""
-        return (found[-1] if found else None), result.ending, result.reason
-
-    def _begun(self, around: "Surroundings") -> "ExperimentResult":
-        from fmnas.platform.experiment.configuration import current_config, differences
-        from fmnas.platform.experiment.saved_problem import standing_in
-        from fmnas.platform.runner.run import extend, launch, resume
-
-        if not self.directory.journal.is_file():
-            return launch(self.config, new_run_directory(self.directory.root), around)
-        directory = run_directory(self.directory.root, write=True)
-        records = experiment_records(directory)
-        with standing_in(directory):
-            found = differences(current_config(directory, records), self.config)
-        self._check_same(found)
-        if caution := self._caution(records):
-            warnings.warn(caution, stacklevel=5)  # of who calls minimize
-        changes = [f"{key}={found[key][1]}" for key in _MAY_DIFFER if key in found]
-        return extend(directory, changes, around) if changes else resume(directory, around)
-
-    def _caution(self, records: Sequence[Record]) -> str:
-        """Why the results there may be of another function; empty where they are not. records: of the journal."""
-        from fmnas.platform.experiment.provenance import PROBLEM, is_altered, own_digests
-
-        drivers = [record for record in records if record["event"] == DRIVER]
-        now, name = own_digests(self.config).get(PROBLEM), display_name(self.config.problem)
-        if now is None:
-            return f"{name} has no source and no bytecode: fmnas cannot tell whether it is the function of before"
-        if is_altered(PROBLEM, now, self.directory, drivers):
-            return (
-                f"{name} is not the function that {self.directory.root} has results of: these are kept, and new ones "
-                "stand beside them. Give another out=DIR to begin again"
-            )
-        return ""
-
-    def _check_same(self, found: Mapping[str, tuple[Any, Any]]) -> None:
-        """Raise RunDirectoryError unless the configurations are of one search, as far as can be known.
-
-        found: their `differences`. What is asked may have more evaluations than what was begun, but not fewer.
-        """
-        from fmnas.platform.experiment.configuration import is_within
-        from fmnas.platform.experiment.saved_problem import kept_space
-
-        changed = [
-            f"  {key} = {asked}: it began with {begun}"
-            for key, (begun, asked) in found.items()
-            if is_within(key, _MUST_AGREE)
-        ]
-        there, wanted = found.get("budget.evaluations", (0, 0))
-        if wanted < there:
-            changed.append(f"  evaluations = {wanted}: it has {there}, and there may be more, not fewer")
-        if not changed and kept_space(self.directory) != self.task.space:
-            changed = ["  space: its variables were others"]
-        if changed:
-            raise RunDirectoryError(
-                f"{self.directory.root} holds another search:\n" + "\n".join(changed) + "\nSay the same to go on with "
-                "it, or give another out=DIR"
-            )
+            run = run_experiment(config, directory, context)
+        except KeyboardInterrupt:
+            if not directory.journal.is_file():
+                raise
+            results, status, reason = load_run(directory.place), Ending.INTERRUPTED, ""
+        else:
+            results, status, reason = RunResults(report_input(directory, run.state)), run.status, run.reason
+    if status == Ending.INTERRUPTED:
+        reason = f"interrupted: {len(results.findings.trials)} of {config.budget.evaluations} trials had begun"
+    try:
+        results.best()
+    except NoSuchResultError:
+        if status == Ending.INTERRUPTED:
+            raise KeyboardInterrupt from None
+        raise ExperimentFailed(reason or f"no evaluation has a result: {_last_reason(results)}") from None
+    return results, reason
 
 
-def _screen(shown: bool) -> "Screen":
+def _check_same_function(config: "Config", task: Problem, directory: RunDirectory) -> None:
+    """Raise RunDirectoryError if the directory has a different space; warn if the function has changed."""
+    from fmnas.platform.experiment.journal import read_events
+    from fmnas.platform.experiment.ledger import fold
+    from fmnas.platform.experiment.provenance import PROBLEM, recorded_hashes, user_file_hashes
+    from fmnas.platform.experiment.saved_problem import load_space
+
+    ledger, name = fold(read_events(directory)), display_name(config.problem)
+    if ledger.config["problem"] == config.problem and load_space(directory) != task.space:
+        raise RunDirectoryError(
+            f"space: {directory.root} has results over different variables: pass the same space, or another out=DIR"
+        )
+    digest = user_file_hashes(config).get(PROBLEM)
+    if digest is None:
+        caution = f"{name} has no bytecode, so it is not known whether it has changed since {directory.root} was begun"
+    elif recorded_hashes(ledger, PROBLEM) - {digest}:
+        caution = f"{name} has changed since {directory.root} was begun: earlier results are kept; out=DIR starts anew"
+    else:
+        return
+    warnings.warn(caution, stacklevel=4)  # of the call of minimize
+
+
+def _progress(is_shown: bool) -> "Observer":
     from fmnas.platform.display.console import terminal
     from fmnas.platform.display.modes import QUIET, mode_for, open_screen
+    from fmnas.platform.display.progress import Progress
 
     console = terminal()
-    return open_screen(mode_for(None if shown else QUIET, console), console)
+    return Progress(open_screen(mode_for(None if is_shown else QUIET, console), console))
 
 
 def _last_reason(results: RunResults) -> str:
     reasons = results.findings.trials.get("reason")
-    told = [] if reasons is None else [str(each) for each in reasons.dropna() if each]
-    return told[-1] if told else "none was at full fidelity"
+    texts = [] if reasons is None else [str(reason) for reason in reasons.dropna() if reason]
+    return texts[-1] if texts else "none was at full fidelity"

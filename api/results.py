@@ -74,9 +74,9 @@ class RunResults:
     @cached_property
     def results(self) -> "Results":
         """What the figures are drawn from. Raises ReportError for results that cannot be compared."""
-        from fmnas.comparison.report import results_of
+        from fmnas.comparison.report import compute_results
 
-        return results_of(self.findings.trials, self.findings.context)
+        return compute_results(self.findings.trials, self.findings.context)
 
     @property
     def summary(self) -> "Summary":
@@ -85,7 +85,7 @@ class RunResults:
 
     @cached_property
     def tables(self) -> "Mapping[str, pd.DataFrame]":
-        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger, honesty.
+        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger, sanity_checks.
 
         Raises NoSuchResultError for another name.
         """
@@ -132,10 +132,10 @@ class RunResults:
 
     def figure(self, name: str = "anytime") -> "Figure":
         """A figure of the report, drawn anew. Raises NoSuchResultError, which lists all that there are."""
-        from fmnas.comparison.figures import drawn
+        from fmnas.comparison.figures import draw_figures
 
         names = []
-        for drawing in drawn(self.results):
+        for drawing in draw_figures(self.results):
             if drawing.name == name:
                 return drawing.figure
             names.append(drawing.name)
@@ -148,9 +148,9 @@ class RunResults:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the result, what it does not support, the final table."""
-        from fmnas.comparison.page.tables import final
+        from fmnas.comparison.page.tables import results_table
 
-        table = final(self.summary)
+        table = results_table(self.summary)
         head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
         rows = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in table.rows)
         body = "".join(f"<tr>{row}</tr>" for row in rows)

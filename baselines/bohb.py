@@ -17,7 +17,7 @@ from fmnas.baselines.kde_model import DensityModel, suppress_warnings
 from fmnas.baselines.space_conversion import to_configspace
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.isolation import IsolatedRNG
-from fmnas.optimizers.optimizer import Plan
+from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
@@ -80,7 +80,7 @@ class BOHB(Optimizer):
         self._recorded: Suggestion | None = None  # sample this (in `restore`)
 
     @classmethod
-    def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
+    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
         """Return a warning if the density model never has enough results."""
         points, percent = options.get("min_points_in_model"), options.get("top_n_percent", TOP_PERCENT)
         needed = results_needed(plan.dimensions, points, percent)

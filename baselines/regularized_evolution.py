@@ -8,7 +8,7 @@ from annotated_types import Interval
 
 from fmnas.baselines.mutation import mutate_feasibly, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
-from fmnas.optimizers.optimizer import Plan
+from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import MUTATION, RANDOM
@@ -41,14 +41,14 @@ class RegularizedEvolution(Optimizer):
         self._mutate = mutation_for(space)
 
     @classmethod
-    def check_together(cls, options: Mapping[str, Any]) -> None:
+    def check_combination(cls, options: Mapping[str, Any]) -> None:
         """Raise OptimizerError for a tournament that is larger than the population."""
         tournament, population = options.get("tournament"), options.get("population", POPULATION)
         if tournament is not None and tournament > population:
             raise OptimizerError(f"tournament = {tournament}: it must be at most population = {population}")
 
     @classmethod
-    def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
+    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
         """Return a warning if no child is ever made, or if the tournament leaves no choice."""
         population, tournament = options.get("population"), options.get("tournament")
         if population is not None and population >= plan.evaluations:

@@ -45,7 +45,7 @@ from fmnas.platform.workers.cluster import connect, live_nodes
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
-from fmnas.trainers.contract import Report, ignore
+from fmnas.trainers.contract import Report, no_report
 
 BRIDGE, SUBNET, PORT = "fmnas-br", "10.213.77", 46379
 HOSTS = {"fmnas-a": f"{SUBNET}.2", "fmnas-b": f"{SUBNET}.3"}
@@ -63,7 +63,7 @@ class Sleeper:
     def __init__(self, data: None) -> None:
         pass
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report) -> Evaluation:
         """Nothing is computed."""
         time.sleep(self.seconds)
         return Evaluation(float(trial.id), epochs=trial.epochs)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from fmnas.comparison.analysis.resampling import CONFIDENCE, mean_interval, weights
+from fmnas.comparison.analysis.resampling import CONFIDENCE, mean_interval, resampling_weights
 
 REPEATS = (2, 3, 4, 5, 6, 7, 8, 10)
 METHODS = ("percentile", "BCa", "expanded percentile")
@@ -47,13 +47,13 @@ def coverage(repeats: int, sets: int, rng: np.random.Generator) -> dict[str, flo
 def percentile_interval(values: Floats) -> tuple[Floats, Floats]:
     """The plain percentile interval of the mean over the first axis of values [n, sets]."""
     below = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(weights(len(values)) @ values, [below, 1 - below], axis=0)
+    low, high = np.quantile(resampling_weights(len(values)) @ values, [below, 1 - below], axis=0)
     return low, high
 
 
 def bca_interval(values: Floats) -> tuple[Floats, Floats]:
     """The BCa interval: bias by the share of resampled means below the mean, acceleration by the jackknife."""
-    means, mean = np.sort(weights(len(values)) @ values, axis=0), values.mean(axis=0)
+    means, mean = np.sort(resampling_weights(len(values)) @ values, axis=0), values.mean(axis=0)
     share = ((means < mean).mean(axis=0) + (means <= mean).mean(axis=0)) / 2
     bias = norm.ppf(share)
     # The mean of all jackknifed means, less the one without value i, is (value_i - mean) / (n - 1); n - 1 cancels.

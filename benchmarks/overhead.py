@@ -31,14 +31,15 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
-from fmnas.platform.mlflow.sync import MlflowSync, Reconciler, Tracker
+from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.sync import MlflowSync, Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.contract import Report, Stop, ignore, never
+from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 
 
 class Idle:
@@ -47,7 +48,7 @@ class Idle:
     def __init__(self, data: None = None) -> None:
         pass
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """The trial's number."""
         report(0, trial.epochs, 0.0)
         return Evaluation(float(trial.id), epochs=trial.epochs)

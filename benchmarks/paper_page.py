@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from paper_tables import Competitor, Taken
 
-from fmnas.comparison.analysis.formatting import MISSING, number, share, with_error
-from fmnas.comparison.figures.canvas import PANEL, label, legend, logarithmic, plain, sheet
+from fmnas.comparison.analysis.formatting import MISSING, format_number, format_share, format_with_error
+from fmnas.comparison.figures.canvas import PANEL_SIZE, add_legend, new_figure, set_labels, set_log_scale, style_axes
 from fmnas.comparison.figures.palette import Style, styles
 from fmnas.platform.config.load import load_config
 from fmnas.platform.problems import PROBLEMS
@@ -182,7 +182,11 @@ def table(taken: Taken, about: Mapping[str, Any]) -> str:
         marks = ", ".join(str(notes.index(text) + 1) for text in remarks(competitor))
         values = [plus_minus(taken.bests(name, moment)) for moment in moments]
         cells = [f"{name} [{marks}]" if marks else name, *values, ahead(taken, name), near(taken, name)]
-        cells += [share(competitor.by_method), number(taken.seconds(name), 2), format_published(theirs.get(name))]
+        cells += [
+            format_share(competitor.by_method),
+            format_number(taken.seconds(name), 2),
+            format_published(theirs.get(name)),
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     for name, pair in theirs.items():
         if name not in taken.facts.optimizers:
@@ -193,7 +197,7 @@ def table(taken: Taken, about: Mapping[str, Any]) -> str:
 def plus_minus(values: "np.ndarray[Any, Any]") -> str:
     """The mean and its standard error, which is 0 where nothing but rounding tells the values apart."""
     mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-    return f"{number(mean, 6)} ± 0" if error < ROUNDING * abs(mean) else with_error(mean, error)
+    return f"{format_number(mean, 6)} ± 0" if error < ROUNDING * abs(mean) else format_with_error(mean, error)
 
 
 def format_published(pair: Sequence[str] | None) -> str:
@@ -219,17 +223,17 @@ def figure(taken: Taken, path: Path) -> None:
     """Mean incumbents against evaluations; above the minimum, on a logarithmic axis, where that is known."""
     shown = [name for name, one in taken.facts.optimizers.items() if "kernel" not in one.options]
     minimum = minimum_of(taken.facts.problem)
-    look, drawn = styles(shown), sheet(PANEL[0] * 2.2, PANEL[1] * 1.6)
+    look, drawn = styles(shown), new_figure(PANEL_SIZE[0] * 2.2, PANEL_SIZE[1] * 1.6)
     axes, lines = drawn.subplots(), {name: mean_line(taken, name) for name in shown}
     for name, line in lines.items():
         _draw(axes, line - (minimum or 0.0), look[name])
-    plain(axes)
+    style_axes(axes)
     if minimum is not None:
         least = min(float((line - minimum).min()) for line in lines.values())
         top = max(float((line - minimum).max()) for line in lines.values())
-        logarithmic(axes, max(least, top * 1e-8) / 1.5, top * 1.5)
-    label(axes, "evaluations", "mean best objective" + ("" if minimum is None else ", above the minimum"))
-    legend(drawn, look, {})
+        set_log_scale(axes, max(least, top * 1e-8) / 1.5, top * 1.5)
+    set_labels(axes, "evaluations", "mean best objective" + ("" if minimum is None else ", above the minimum"))
+    add_legend(drawn, look, {})
     drawn.savefig(path, dpi=DPI)
 
 

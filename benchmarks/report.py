@@ -3,7 +3,7 @@
     python benchmarks/report.py [--quick] [--json FILE]
 
 CPU-seconds on one thread, for each step in turn: reading trials.csv, the ledger, the curves, the summary
-(statistics, honesty and all else), the tables as CSV, and the page with its figures, whose size it tells. Random
+(statistics, sanity checks and all else), the tables as CSV, and the page with its figures, whose size it tells. Random
 configurations, five optimizers of two repeats; one is multi-fidelity, some trials fail. `--quick`: a tenth of the
 trials.
 """

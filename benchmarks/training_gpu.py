@@ -32,7 +32,7 @@ import torch
 from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.search_spaces.nasnet import pair_name
 from fmnas.trainers import EvaluationStoppedError, Stop
-from fmnas.trainers.contract import never
+from fmnas.trainers.contract import never_stop
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.devices import deterministic_float32
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
@@ -87,7 +87,7 @@ def trainer(plan: Plan, split: Split, arrangement: Arrangement = "stacked", seed
     return ImageTrainer(split, TrainingSettings(seeds, BATCH, device=plan.device, arrangement=arrangement))
 
 
-def epoch_seconds(chosen: ImageTrainer, cell: Cell, epochs: int, stop: Stop = never) -> list[float]:
+def epoch_seconds(chosen: ImageTrainer, cell: Cell, epochs: int, stop: Stop = never_stop) -> list[float]:
     """Seconds of each epoch of the first seed; of a stack, they are those of all. Fewer epochs when it is stopped.
 
     Raises TimeoutError when it is stopped before the second has ended.

@@ -1,4 +1,4 @@
-"""From a table of trials to curves, tables, figures and a page. Knows nothing of drivers, Ray or MLflow."""
+"""From a table of trials to curves, tables, figures and a page. Independent of drivers, Ray and MLflow."""
 
 from fmnas.comparison.analysis.checkpoints import final_table
 from fmnas.comparison.analysis.costs import ledger_table

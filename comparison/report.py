@@ -1,17 +1,17 @@
-"""From a table of trials to a report on disk: the page, its figures, and their numbers as CSV, to draw them anew.
+"""From a table of trials to a report on disk: the page, its figures, and their numbers as CSV files.
 
-Areas, equivalents and hypervolumes are in summary.json alone.
+Areas and hypervolumes are in summary.json only.
 
-| file | a row |
+| file | one row per |
 |---|---|
-| curves.csv | a trial: what its run had spent by then on every axis, its objective, the incumbent |
-| mean_curves.csv | a place on an axis: an optimizer's mean, standard error and 95% bootstrap interval there |
-| checkpoints.csv | an optimizer after a share of the budget; repeat_0.. are its repeats' values |
-| tests.csv | a pair of optimizers |
-| retrained_tests.csv | the same of the test errors, where the best were trained again |
-| targets.csv | an optimizer and an objective to reach; repeat_0.. are the evaluations it took |
-| ledger.csv | a run |
-| honesty.csv | an optimizer |
+| curves.csv | trial: what its run had spent by then on every axis, its objective, the incumbent |
+| mean_curves.csv | optimizer and point of an axis: mean, standard error and 95% bootstrap interval |
+| checkpoints.csv | optimizer and share of the budget; repeat_0.. are the values of its repeats |
+| tests.csv | pair of optimizers |
+| retrained_tests.csv | pair of optimizers: the tests of the test errors, after a retraining |
+| targets.csv | optimizer and objective to reach; repeat_0.. are the evaluations that it took |
+| ledger.csv | run: its costs |
+| sanity_checks.csv | optimizer |
 
 Missing values are empty. The same results give the same bytes.
 """
@@ -23,20 +23,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.analysis.checkpoints import Standing
+from fmnas.comparison.analysis.checkpoints import CheckpointRow
 from fmnas.comparison.analysis.costs import in_working_time, ledger_table
 from fmnas.comparison.analysis.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
 from fmnas.comparison.analysis.efficiency import Reached
-from fmnas.comparison.analysis.sanity_checks import Honesty
+from fmnas.comparison.analysis.sanity_checks import SanityChecks
 from fmnas.comparison.analysis.trials import typed_trials
-from fmnas.comparison.figures import drawn
+from fmnas.comparison.figures import draw_figures
 from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.files import save_figure, write_bytes
-from fmnas.comparison.page.page import page
+from fmnas.comparison.page.page import render_page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
 
 GRID = 101
-"""How many places of an axis have a row in mean_curves.csv, from 0 to the most that a run spent."""
+"""Rows per optimizer and axis in mean_curves.csv, from 0 to the most that a run spent."""
 MEAN_CURVE_COLUMNS = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
 CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
 
@@ -44,23 +44,23 @@ CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent"
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
     """Write index.html, its figures, and most numbers behind them as CSV files; returns the summary.
 
-    The figures are those of `figures.FIGURES`, as PNG, SVG and PDF; the tables those of `write_tables`.
+    The figures are those of `figures.FIGURES`, as PNG, SVG and PDF; the tables are those of `report_tables`.
 
-    trials: as `read_trials` or the platform's `trials_table` gives them; it may be empty, or hold no full result.
+    trials: as `read_trials` gives them; the table may be empty, or without a full result.
     Raises ReportError for a table that cannot be compared, ReportNotWritten for a folder that cannot be written.
     """
-    results = results_of(trials, context)
+    results = compute_results(trials, context)
     write_tables(results.summary, results.curves, folder)
-    drawings = list(drawn(results))
-    for each in drawings:
-        if each.filed:
-            save_figure(each.figure, folder, each.name)
-    write_bytes(folder / "index.html", page(results.summary, context, drawings).encode())
+    drawings = list(draw_figures(results))
+    for drawing in drawings:
+        if drawing.is_saved:
+            save_figure(drawing.figure, folder, drawing.name)
+    write_bytes(folder / "index.html", render_page(results.summary, context, drawings).encode())
     return results.summary
 
 
-def results_of(trials: pd.DataFrame, context: ReportContext) -> Results:
-    """All that a report shows, with nothing written or drawn; trials as for `write_report`.
+def compute_results(trials: pd.DataFrame, context: ReportContext) -> Results:
+    """Everything that a report shows, without writing or drawing anything. trials: as for `write_report`.
 
     Raises ReportError for a table that cannot be compared.
     """
@@ -71,7 +71,7 @@ def results_of(trials: pd.DataFrame, context: ReportContext) -> Results:
 
 
 def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write them all into a folder; returns where they are. Raises ReportNotWritten where that fails."""
+    """Write `report_tables` as CSV files; returns their paths. Raises ReportNotWritten where that fails."""
     return [
         write_bytes(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
         for name, table in report_tables(summary, curves).items()
@@ -98,7 +98,7 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
         "tests": _table(map(vars, summary.tests.pairs), pairs),
         "targets": _table(reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
         "ledger": _table(map(vars, summary.ledger), ("run", "optimizer", "repeat")),
-        "honesty": _table(map(_with_shares, summary.honesty), ("optimizer", "trials")),
+        "sanity_checks": _table(map(_with_shares, summary.sanity_checks), ("optimizer", "trials")),
     }
     if summary.retrained:
         tables["retrained_tests"] = _table(map(vars, summary.retrained.tests.pairs), pairs)
@@ -106,28 +106,29 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
 
 
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
-    """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVE_COLUMNS."""
-    found = []
+    """The mean curve of every optimizer on every axis, at GRID points; columns MEAN_CURVE_COLUMNS."""
+    tables = []
     for axis in AXES:
         end = float(curves[axis].max())
         mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
-        found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
-    return pd.concat(found, ignore_index=True)
+        tables.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
+    return pd.concat(tables, ignore_index=True)
 
 
-def _with_repeats(row: Standing | Reached) -> dict[str, Any]:
+def _with_repeats(row: CheckpointRow | Reached) -> dict[str, Any]:
     """A row with its repeats' values as columns."""
-    given = vars(row) | {f"repeat_{repeat}": value for repeat, value in row.values.items()}
-    return {name: value for name, value in given.items() if name != "values"}
+    columns = {name: value for name, value in vars(row).items() if name != "values"}
+    return columns | {f"repeat_{repeat}": value for repeat, value in row.values.items()}
 
 
-def _with_shares(row: Honesty) -> dict[str, Any]:
+def _with_shares(row: SanityChecks) -> dict[str, Any]:
+    """A row with the share of every origin as a column, and the warnings as one text."""
+    columns = {name: value for name, value in vars(row).items() if name not in ("shares", "warnings")}
     shares = {f"share_{origin}": share for origin, share in row.shares.items()}
-    given = {name: value for name, value in vars(row).items() if name not in ("shares", "warnings")}
-    return {**given, **shares, "warnings": "; ".join(row.warnings)}
+    return {**columns, **shares, "warnings": "; ".join(row.warnings)}
 
 
 def _table(rows: Iterable[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:
-    """The rows; without any, the columns that every such table has."""
-    given = list(rows)
-    return pd.DataFrame(given) if given else pd.DataFrame(columns=list(header))
+    """The rows as a table; without rows, an empty table with the columns of the header."""
+    records = list(rows)
+    return pd.DataFrame(records) if records else pd.DataFrame(columns=list(header))

@@ -11,27 +11,26 @@ import pandas as pd
 
 from fmnas.comparison.analysis.checkpoints import Checkpoint, FinalNumbers, checkpoints, final_table
 from fmnas.comparison.analysis.costs import LedgerRow, Pauses, Pending, ledger_rows
-from fmnas.comparison.analysis.efficiency import Area, Equivalent, Target, areas, equivalents, targets
-from fmnas.comparison.analysis.formatting import is_missing, number, share
+from fmnas.comparison.analysis.efficiency import Area, Target, areas, targets
+from fmnas.comparison.analysis.formatting import format_number, format_share, is_missing
 from fmnas.comparison.analysis.paired_tests import ALL, LEVEL, Comparisons, compare
-from fmnas.comparison.analysis.retrained import Retrained, retrained_summary, shortfalls
+from fmnas.comparison.analysis.retrained import Retrained, reduced_settings, retrained_summary
 from fmnas.comparison.analysis.sanity_checks import (
-    Honesty,
-    clock_remarks,
-    honesty,
-    lost_trials,
-    spoilt_trials,
-    unused_methods,
+    SanityChecks,
+    check_optimizers,
+    failure_warnings,
+    lost_trial_warnings,
+    unused_method_warnings,
 )
 from fmnas.comparison.analysis.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.analysis.trials import Budget, PlannedRun, configuration_of, variable_columns
-from fmnas.comparison.analysis.verdict import caution, headline, power, retrained_caution, retrained_headline
+from fmnas.comparison.analysis.verdict import caution, describe_power, headline, retrained_caution, retrained_headline
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A sentence for page and summary. optimizer: whom it is about; "" for all of it: then it is a caution."""
+    """A sentence for page and summary. optimizer: the one that it is about; "" for a caution about the experiment."""
 
     text: str
     optimizer: str = ""
@@ -39,23 +38,23 @@ class Remark:
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What a report tells beside the trials.
+    """What a report shows in addition to the trials.
 
     name, problem: of the experiment.
-    budget: what every optimizer may spend per repeat.
+    budget: of every optimizer in each repeat.
     environment: versions, commit, host, devices; may be nested.
-    config_text: the configuration as resolved, as YAML.
-    pending: trials asked and not ended. finished: whether every run has spent its budget.
-    retrained: the table of `read_retrained`, if there is one. searched: what the search's own trainings had, as
-    `shortfalls` takes it.
-    hypotheses: which pairs are tested, as `compare` takes it.
-    remarks: what the reader must know and no trial tells, as `Remark` describes it.
-    runs: all that the experiment has, begun or not.
-    by_design: what chooses each optimizer's new configurations, as `honesty` takes it.
+    config_text: the resolved configuration, as YAML.
+    pending: trials suggested and not ended. finished: whether every run has spent its budget.
+    retrained: the table of `read_retrained`, if there is one. full_training: epochs, images and seeds of a full
+        training of the search, as `reduced_settings` takes them.
+    hypotheses: which pairs are tested, as `compare` takes them.
+    remarks: what the reader must know and the trials do not show.
+    runs: all runs of the experiment, whether or not they have begun.
+    by_design: how each optimizer chooses new configurations, as `check_optimizers` takes it.
     setup: what was measured, in sentences. settings: each optimizer's options, by its name.
-    minimum: of the objective, where it is known. learning: of trials, by run and number, the error after each epoch.
-    files: beside the page, for a reader who wants the numbers.
-    pauses: when no driver worked at the experiment; no wall-clock time counts them.
+    minimum: of the objective, where it is known. learning: run and trial -> the error after each epoch.
+    files: links to files with the numbers.
+    pauses: when no driver worked at the experiment; wall-clock times exclude them.
     """
 
     name: str
@@ -75,15 +74,16 @@ class ReportContext:
     minimum: float | None = None
     learning: Mapping[tuple[str, int], Sequence[float]] = field(default_factory=dict)
     files: Sequence[str] = ()
-    searched: Mapping[str, int] = field(default_factory=dict)
+    full_training: Mapping[str, int] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class FinalRow(FinalNumbers):
-    """One optimizer's row of the `final_table`, with its best configuration and what chose its trials, as in `Honesty`.
+    """One optimizer's row of the `final_table`, with its best configuration.
 
-    best_configuration: None without a full result. best_curve: its error after each epoch; empty where it has none.
+    best_configuration: None without a full result. best_curve: its error after each epoch; empty if unknown.
+    has_model, method_share: as in `SanityChecks`.
     """
 
     best_configuration: Mapping[str, Any] | None
@@ -93,13 +93,13 @@ class FinalRow(FinalNumbers):
 
     @property
     def found_in(self) -> str:
-        """Of the best configuration: "bo-fm/repeat-0, trial 3"."""
+        """Where the best configuration was found: "bo-fm/repeat-0, trial 3"."""
         return f"{self.best_run}, trial {self.best_trial}"
 
 
 @dataclass(frozen=True)
 class Incident:
-    """What went wrong or was noted in so many trials of an optimizer. what: their status, or "note"."""
+    """A failure or note, with the number of the optimizer's trials that have it. what: their status, or "note"."""
 
     optimizer: str
     what: str
@@ -112,8 +112,8 @@ class Summary:
     """What was compared, at what cost, with what result, and what that result can support.
 
     compared_at: the epochs at which all are compared. headline, caution: the result in words. optimizers: by name, the
-    lowest mean first. ledger: a row per run. clocks: what is odd about the times of day. incidents: by optimizer.
-    remarks, minimum: those of the context. tradeoff: error against FLOPs; empty where there are none.
+    lowest mean first. ledger: a row per run. incidents: by optimizer. remarks, minimum: those of the context.
+    tradeoff: error against FLOPs; empty without FLOPs.
     """
 
     name: str
@@ -127,19 +127,17 @@ class Summary:
     checkpoints: tuple[Checkpoint, ...]
     area: tuple[Area, ...]
     targets: tuple[Target, ...]
-    equivalents: tuple[Equivalent, ...]
     ledger: tuple[LedgerRow, ...]
-    honesty: tuple[Honesty, ...]
+    sanity_checks: tuple[SanityChecks, ...]
     retrained: Retrained | None
-    clocks: tuple[str, ...]
     incidents: tuple[Incident, ...]
     remarks: tuple[Remark, ...]
     tradeoff: tuple[Tradeoff, ...]
     minimum: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON data: what summary.json holds. Missing values are None, all keys are text."""
-        budget, again = self.budget, self.retrained
+        """The plain JSON data of summary.json. Missing values are None, all keys are text."""
+        budget, retrained = self.budget, self.retrained
         changed = {
             "budget": {
                 name: getattr(budget, name) for name in ("evaluations", "epochs_per_evaluation", "epochs", "seconds")
@@ -150,9 +148,9 @@ class Summary:
             },
             "tests": _tests_json(self.tests),
             "targets": [{"target": t.target, "from": t.source, "rows": t.rows} for t in self.targets],
-            "retrained": {**vars(again), "tests": _tests_json(again.tests)} if again else None,
+            "retrained": {**vars(retrained), "tests": _tests_json(retrained.tests)} if retrained else None,
         }
-        return {name: _plain(value) for name, value in (vars(self) | changed).items()}
+        return {name: _to_json(value) for name, value in (vars(self) | changed).items()}
 
 
 def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
@@ -160,38 +158,32 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     budget, final = context.budget, final_table(curves, ledger, context.budget, context.finished)
     at = final.common_epochs
     tests = compare({name: row.values for name, row in final.rows.items()}, context.hypotheses)
-    records, clocks = honesty(trials, ledger, context.by_design), clock_remarks(trials)
-    chosen = {record.optimizer: record for record in records}
-    again = retrained_summary(context.retrained, context.hypotheses)
+    checks = {row.optimizer: row for row in check_optimizers(trials, ledger, context.by_design)}
+    retrained = retrained_summary(context.retrained, context.hypotheses)
     points = checkpoints(curves, at, budget) if len(curves) else []
-    begun = set(ledger["run"])
-    waiting = dict.fromkeys(run.optimizer for run in context.runs if run.run not in begun)
     cautions = [
-        caution(final, tests, () if context.finished else list(waiting)),
-        *unused_methods(records),
-        *spoilt_trials(records),
-        *lost_trials(ledger),
-        *clocks,
+        caution(final, tests, _not_begun(ledger, context)),
+        *unused_method_warnings(list(checks.values())),
+        *failure_warnings(list(checks.values())),
+        *lost_trial_warnings(ledger),
         *(remark.text for remark in context.remarks if not remark.optimizer),
-        retrained_caution(again, tests, shortfalls(context.retrained, context.searched)),
+        retrained_caution(retrained, tests, reduced_settings(context.retrained, context.full_training)),
     ]
     return Summary(
         name=context.name,
         problem=context.problem,
         budget=budget,
         compared_at=at,
-        headline=f"{headline(final, tests, budget.seconds)} {retrained_headline(again)}".rstrip(),
+        headline=f"{headline(final, tests, budget.seconds)} {retrained_headline(retrained)}".rstrip(),
         caution=" ".join(text for text in cautions if text),
-        optimizers={name: _final_row(row, chosen[name], trials, context) for name, row in final.rows.items()},
+        optimizers={name: _final_row(row, checks[name], trials, context) for name, row in final.rows.items()},
         tests=tests,
         checkpoints=tuple(points),
         area=tuple(areas(curves, at / budget.epochs_per_evaluation)),
         targets=tuple(targets(curves, points[-1])) if points else (),
-        equivalents=tuple(equivalents(curves, points)),
         ledger=ledger_rows(ledger),
-        honesty=tuple(records),
-        retrained=again,
-        clocks=tuple(clocks),
+        sanity_checks=tuple(checks.values()),
+        retrained=retrained,
         incidents=_incidents(trials),
         remarks=tuple(context.remarks),
         tradeoff=tuple(tradeoffs(trials, curves, at, budget)),
@@ -200,14 +192,14 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
 
 
 _FINAL_CELLS: Mapping[str, Callable[[FinalRow], str]] = {
-    "mean objective": lambda row: number(row.mean),
-    "standard error": lambda row: number(row.standard_error, digits=2),
+    "mean objective": lambda row: format_number(row.mean),
+    "standard error": lambda row: format_number(row.standard_error, digits=2),
     "repeats": lambda row: str(row.repeats),
-    "best": lambda row: number(row.best),
-    "its error": lambda row: number(row.best_error),
+    "best": lambda row: format_number(row.best),
+    "its error": lambda row: format_number(row.best_error),
     "evaluations": lambda row: f"{row.evaluations:.1f}",
     "epochs": lambda row: f"{row.epochs:.0f}",
-    "by method": lambda row: share(row.method_share),
+    "by method": lambda row: format_share(row.method_share),
 }
 FINAL_HEADER = ("optimizer", *_FINAL_CELLS)
 
@@ -218,7 +210,13 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
     return [(name, *(cell(row) for cell in cells)) for name, row in summary.optimizers.items()]
 
 
-def _final_row(row: FinalNumbers, record: Honesty, trials: pd.DataFrame, context: ReportContext) -> FinalRow:
+def _not_begun(ledger: pd.DataFrame, context: ReportContext) -> list[str]:
+    """The optimizers of an unfinished experiment with runs that have not begun."""
+    begun = set(ledger["run"])
+    return [] if context.finished else list(dict.fromkeys(r.optimizer for r in context.runs if r.run not in begun))
+
+
+def _final_row(row: FinalNumbers, checks: SanityChecks, trials: pd.DataFrame, context: ReportContext) -> FinalRow:
     configuration: dict[str, Any] | None = None
     curve: tuple[float, ...] = ()
     if row.best_run is not None and row.best_trial is not None:
@@ -229,31 +227,31 @@ def _final_row(row: FinalNumbers, record: Honesty, trials: pd.DataFrame, context
         **vars(row),
         best_configuration=configuration,
         best_curve=curve,
-        has_model=record.has_model,
-        method_share=record.method_share,
+        has_model=checks.has_model,
+        method_share=checks.method_share,
     )
 
 
 def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
-    kinds = [trials[trials["status"] != FINISHED].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
-    noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # those say where they are from
-    kinds.append(noted.assign(what="note", text=lambda t: t["note"]))
-    counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size().reset_index(name="trials")
-    return tuple(Incident(*row) for row in counted.itertuples(index=False, name=None))
+    failures = trials[trials["status"] != FINISHED].assign(what=lambda t: t["status"], text=lambda t: t["reason"])
+    noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # a warm start's note is its source
+    notes = noted.assign(what="note", text=lambda t: t["note"])
+    groups = pd.concat([failures, notes]).groupby(["optimizer", "what", "text"], sort=True)
+    return tuple(Incident(*row) for row in groups.size().reset_index(name="trials").itertuples(index=False, name=None))
 
 
 def _tests_json(tests: Comparisons) -> dict[str, Any]:
-    return {"level": LEVEL, "correction": "holm", "power": power(tests), **vars(tests)}
+    return {"level": LEVEL, "correction": "holm", "power": describe_power(tests), **vars(tests)}
 
 
-def _plain(value: Any) -> Any:
-    """As JSON data: records as their fields, numpy scalars as Python's, missing values as None, keys as text."""
+def _to_json(value: Any) -> Any:
+    """A value as JSON data: records as dictionaries, numpy scalars as numbers, missing values as None, keys as text."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _to_json(of_key) for key, of_key in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_to_json(element) for element in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if is_missing(value) else value

@@ -50,7 +50,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """The size of a search: full-fidelity evaluations, epochs of each, number of variables.
 
     option, budget: prefix of option names, and the name of the number of evaluations, in warnings.
@@ -167,7 +167,7 @@ class Optimizer(ABC):
         self._register(trial)
 
     @classmethod  # noqa: B027  # optional
-    def check_together(cls, options: Mapping[str, Any]) -> None:
+    def check_combination(cls, options: Mapping[str, Any]) -> None:
         """Raise OptimizerError for an invalid combination of options: "option = value: ..."."""
 
     uses_budget: ClassVar[bool] = True
@@ -179,7 +179,7 @@ class Optimizer(ABC):
         return ""
 
     @classmethod
-    def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
+    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
         """Return a warning about options that disable the method under this plan, with a fix; usually empty."""
         return ""
 

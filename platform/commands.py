@@ -7,7 +7,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -26,30 +26,31 @@ from fmnas.platform.workers.cancellation import stop_on_signals
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
-    from fmnas.platform.display.summary import ExperimentResult
+    from fmnas.platform.config.schema import Config
     from fmnas.platform.registry import OptimizerEntry
-    from fmnas.platform.runner.run import Surroundings
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What to drive, where, and the command, without `fmnas`, that goes on with it."""
+class _Request:
+    """A run. resume_command: without `fmnas`. config, retrain: of `run_experiment`."""
 
     directory: RunDirectory
-    again: str
-    start: "Callable[[Surroundings], ExperimentResult]"
+    resume_command: str
+    config: "Config | Callable[[Config], Config]"
+    retrain: Mapping[str, int] | None = None
+    is_uri_given: bool = False
 
 
-def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argparse.Namespace], int]:
-    """The command that drives what is planned to its ending, and tells of it.
+def _run_command(request: Callable[[argparse.Namespace, Say], _Request]) -> Callable[[argparse.Namespace], int]:
+    """Return the command that runs what is requested, and prints its results.
 
-    plan: given also what says a line to whoever waits. Signals are heeded before its imports, which take seconds.
-    With JSON or quiet, standard output holds what these promise and nothing else.
+    request: also gets a function that prints a line. Signals are handled before its imports, which take seconds.
+    With JSON or quiet, standard output has what these promise and nothing else.
     """
 
-    @wraps(plan)
+    @wraps(request)
     def command(arguments: argparse.Namespace) -> int:
         mode = mode_for(arguments.progress, terminal())
         reserved = reserved_output() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
@@ -57,22 +58,30 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
             console = terminal(output(file))
             screen, teller = open_screen(mode, console, file), Teller(mode, console, file=file)
             try:
-                planned = plan(arguments, screen.say)
-                teller = replace(teller, directory=planned.directory, again=planned.again)
-                from fmnas.platform.runner.run import Surroundings
+                wanted = request(arguments, screen.say)
+                teller = replace(teller, directory=wanted.directory, again=wanted.resume_command)
+                from fmnas.platform.display.progress import Progress
+                from fmnas.platform.observers import Results
+                from fmnas.platform.runner.driver import RunContext
+                from fmnas.platform.runner.run import run_experiment
 
-                around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
-                return teller.tell(planned.start(around))
+                results = Results(wanted.directory, screen, wanted.is_uri_given)
+                observers = [Progress(screen), results]
+                context = RunContext(observers, stop, arguments.address, print_tracebacks=mode in (LIVE, LINES))
+                run = run_experiment(wanted.config, wanted.directory, context, wanted.retrain)
+                return teller.tell(results.result(run))
             except KeyboardInterrupt:
                 return teller.interrupted()
             except ExperimentFailed as error:
                 return teller.failed(error)
+            finally:
+                screen.close()
 
     return command
 
 
-@_driven
-def run(arguments: argparse.Namespace, say: Say) -> _Plan:
+@_run_command
+def run(arguments: argparse.Namespace, say: Say) -> _Request:
     """Run an experiment."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.uri import with_absolute_uri
@@ -81,57 +90,53 @@ def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     config = with_absolute_uri(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
     directory = new_run_directory(arguments.out or Path("runs") / config.name)
     say(f"{config.summary_line}, into {directory.root}")
-    from fmnas.platform.runner.run import launch  # what a configuration must be is known by now
-
-    return _Plan(directory, directory.command("resume"), lambda around: launch(config, directory, around))
+    return _Request(directory, directory.command("resume"), config, is_uri_given=True)
 
 
-@_driven
-def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
+@_run_command
+def resume(arguments: argparse.Namespace, say: Say) -> _Request:
     """Go on after a crash or Ctrl-C.
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
     directory = run_directory(arguments.directory, write=True)
-    say(f"going on with {directory.root}")
-    from fmnas.platform.runner.run import resume as go_on
-
-    return _Plan(directory, directory.command("resume"), lambda around: go_on(directory, around))
+    say(f"resuming {directory.root}")
+    return _Request(directory, directory.command("resume"), lambda present: present)
 
 
-@_driven
-def extend(arguments: argparse.Namespace, say: Say) -> _Plan:
+@_run_command
+def extend(arguments: argparse.Namespace, say: Say) -> _Request:
     """Let an experiment grow, e.g. -o repeats=9, and go on with it.
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
-    directory, given = run_directory(arguments.directory, write=True), arguments.overrides
+    directory, overrides = run_directory(arguments.directory, write=True), arguments.overrides
     say(f"extending {directory.root}")
-    from fmnas.platform.runner.run import extend as grow
+    from fmnas.platform.config.uri import with_absolute_uri
+    from fmnas.platform.runner.extension import extended_config
 
-    told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
-    again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
-    return _Plan(
-        directory, again if told else directory.command("resume"), lambda around: grow(directory, given, around)
-    )
+    def extended(present: "Config") -> "Config":
+        config = extended_config(present, overrides, directory.root)
+        return config if config.tracking == present.tracking else with_absolute_uri(config, Path.cwd())
+
+    shown = [each for each in overrides if not each.startswith("tracking")]  # that may hold a password
+    again = shlex.join(["extend", str(directory.root), *(part for each in shown for part in ("-o", each))])
+    is_uri_given = any(each.startswith(("tracking=", "tracking.uri=")) for each in overrides)
+    return _Request(directory, again if shown else directory.command("resume"), extended, is_uri_given=is_uri_given)
 
 
-@_driven
-def retrain(arguments: argparse.Namespace, say: Say) -> _Plan:
+@_run_command
+def retrain(arguments: argparse.Namespace, say: Say) -> _Request:
     """Train the best of every run anew, and measure it on test images.
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
     directory = run_directory(arguments.directory, write=True)
     say(f"retraining the best of {directory.root}")
-    from fmnas.platform.runner.retraining import retrain as train_again
-
-    given = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
-    asked = {name: value for name, value in given.items() if value is not None}
-    options = "".join(f" --{name} {value}" for name, value in asked.items())
-    return _Plan(
-        directory, f"{directory.command('retrain')}{options}", lambda around: train_again(directory, asked, around)
-    )
+    options = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
+    asked = {name: value for name, value in options.items() if value is not None}
+    flags = "".join(f" --{name} {value}" for name, value in asked.items())
+    return _Request(directory, f"{directory.command('retrain')}{flags}", lambda present: present, asked)
 
 
 def status(arguments: argparse.Namespace) -> int:
@@ -167,39 +172,25 @@ def replay(arguments: argparse.Namespace) -> int:
     It imports the files that its configuration names: treat a run directory like a program.
     """
     from fmnas.platform.config.errors import format_count
-    from fmnas.platform.experiment.configuration import check_own_code, recorded_configs
-    from fmnas.platform.experiment.experiment import build_experiment
-    from fmnas.platform.experiment.journal import experiment_records
-    from fmnas.platform.experiment.replay import difference_in_words
-    from fmnas.platform.experiment.replay import replay as ask_again
-    from fmnas.platform.experiment.saved_problem import standing_in
-    from fmnas.platform.experiment.warm_start import recorded_knowledge
+    from fmnas.platform.experiment.replay import replay_directory
 
     directory, console = run_directory(arguments.directory), terminal()
-    records = experiment_records(directory)
-    check_own_code(directory, records, partial(say, console))
-    with standing_in(directory):
-        known = recorded_knowledge(records)
-        configs = recorded_configs(directory, records)
-        begun, *extended = (partial(build_experiment, config, known) for config in configs)
-        replayed = ask_again(begun, records[1:], extended)
-    for difference in replayed.differences:
-        say(console, difference_in_words(difference))
-    for run, asks in replayed.asks.items():
-        differ = sum(difference.run == run for difference in replayed.differences)
+    counts, mismatches = replay_directory(directory, partial(say, console))
+    for mismatch in mismatches:
+        say(console, str(mismatch))
+    for run, count in counts.items():
+        differ = sum(mismatch.run == run for mismatch in mismatches)
         told = f"{differ} differ{'s' if differ == 1 else ''}" if differ else "all as recorded"
-        say(console, f"{run}: {format_count(asks, 'suggestion')} asked again, {told}")
-    return ExitCode.FAILED if replayed.differences else ExitCode.DONE
+        say(console, f"{run}: {format_count(count, 'suggestion')} asked again, {told}")
+    return ExitCode.FAILED if mismatches else ExitCode.DONE
 
 
 def sync(arguments: argparse.Namespace) -> int:
     """Send to MLflow what it missed."""
-    from fmnas.platform.runner.run import Surroundings
-    from fmnas.platform.runner.run import sync as send
-    from fmnas.platform.workers.cancellation import StopRequest
+    from fmnas.platform.observers import sync as send
 
     directory, console = run_directory(arguments.directory, write=True), terminal()
-    sent = send(directory, Surroundings(None, LineScreen(console), StopRequest()))
+    sent = send(directory, LineScreen(console))
     tracking = sent.tracking
     counts = f"{tracking.written} trial(s) sent, {tracking.present} were there already, {tracking.missed} missed"
     if tracking.remark:
@@ -216,12 +207,13 @@ def ui(arguments: argparse.Namespace) -> int:
     directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
     say(terminal(), f"starting MLflow's UI on the store of {directory.root}")
     from fmnas.platform.experiment.configuration import current_tracking
-    from fmnas.platform.experiment.journal import experiment_records
+    from fmnas.platform.experiment.journal import read_events
+    from fmnas.platform.experiment.ledger import fold
     from fmnas.platform.mlflow.credentials import tracking_uri
     from fmnas.platform.mlflow.ui import open_ui
 
     name, tracking = current_tracking(directory)
-    uri, identity = tracking_uri(tracking, directory), str(experiment_records(directory)[0]["id"])
+    uri, identity = tracking_uri(tracking, directory), fold(read_events(directory)).id
     open_ui(uri, arguments.port, tracking.experiment or name, identity, partial(say, terminal()))
     return ExitCode.DONE
 
@@ -230,12 +222,12 @@ def config(arguments: argparse.Namespace) -> int:
     """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml
-    from fmnas.platform.runner.preflight import cost_of, measured, not_trained, remarks
+    from fmnas.platform.runner.preflight import cost_of, design_warnings, measured, warm_start_cost_note
 
     said: list[str] = []
     found = load_config(arguments.config, arguments.overrides, said.append)
     time = [f"Time: {measured(found)}"] if arguments.time else []
-    told = [*said, f"Cost: {cost_of(found)}", *not_trained(found), *time, *remarks(found)]
+    told = [*said, f"Cost: {cost_of(found)}", *warm_start_cost_note(found), *time, *design_warnings(found)]
     sys.stdout.write(to_commented_yaml(found) + "".join(f"# {line}\n" for line in told))
     return ExitCode.DONE
 
@@ -248,15 +240,17 @@ def list_(arguments: argparse.Namespace) -> int:
         )
     if arguments.what == "problems":
         from fmnas.platform.problems import ALIASES, PROBLEMS
+        from fmnas.platform.registry import find_plugins
 
-        lines = {name: entry.summary for name, entry in PROBLEMS.items()}
+        lines = {name: entry.summary for name, entry in PROBLEMS.items()} | find_plugins("fmnas.problems")
         lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
     elif arguments.what == "optimizers":
-        from fmnas.platform.registry import OPTIMIZERS
+        from fmnas.platform.registry import OPTIMIZERS, find_plugins
 
         lines = {name: row.summary for name, row in OPTIMIZERS.items()}
         if arguments.options:
             lines = {name: f"{told}: {_options(OPTIMIZERS[name])}" for name, told in lines.items()}
+        lines |= find_plugins("fmnas.optimizers")
     else:
         from fmnas.platform.config.source import shipped_configs
 
@@ -282,10 +276,10 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> int:
     """Whether an optimizer keeps the contract, a line for each rule."""
-    from fmnas.platform.check import Verdict, candidate
+    from fmnas.platform.check import Verdict, load_candidate
     from fmnas.platform.check import check as findings_of
 
-    it, console = candidate(arguments.optimizer, arguments.overrides), terminal()
+    it, console = load_candidate(arguments.optimizer, arguments.overrides), terminal()
     colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
     for finding in findings_of(it, arguments.seconds):

@@ -81,7 +81,7 @@ def _check_gpus() -> Iterator[CheckResult]:
     """Train for a moment on every GPU."""
     import torch
 
-    from fmnas.trainers.images.problem import train_a_little
+    from fmnas.trainers.images.problem import smoke_test_device
 
     count = torch.cuda.device_count()
     if not count:
@@ -89,7 +89,7 @@ def _check_gpus() -> Iterator[CheckResult]:
     for device in (f"cuda:{i}" for i in range(count)):
         name = torch.cuda.get_device_name(device)
         try:
-            used = train_a_little(device)
+            used = smoke_test_device(device)
         except FmnasError as error:
             hint = "check the driver version and free memory (nvidia-smi), or set workers.arrangement: plain"
             reason = one_line(error)[:MAX_REASON_CHARS]

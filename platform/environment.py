@@ -1,4 +1,4 @@
-"""What an experiment ran on: versions, commit, host, devices, and what decides the last digits of its numbers."""
+"""The environment of an experiment: versions, commit, host, devices, and what decides how numbers are rounded."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -30,8 +30,8 @@ RECORDED_PACKAGES = (
     "smac",
     "botorch",
 )
-GPU_DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
-"""Of NVIDIA, of AMD, and of Windows' subsystem for Linux: without one of them torch finds no GPU."""
+GPU_DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
+"""Of NVIDIA, AMD, and the Windows Subsystem for Linux: without one of them torch finds no GPU."""
 ROUNDING_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "ONEDNN_MAX_CPU_ISA",
@@ -42,14 +42,14 @@ ROUNDING_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
-"""Variables of the environment by which torch, oneDNN, MKL and OpenBLAS choose their code, and so how they round."""
+"""Environment variables by which torch, oneDNN, MKL and OpenBLAS choose their code, and so how they round."""
 _TORCH_LIBRARIES = {"mkl": r"Math Kernel Library Version ([\d.]+)", "onednn": r"MKL-DNN v([\d.]+)"}
 _VECTOR_FLAG = r"(?:mmx|s?sse|avx|fma|f16c|amx|asimd|neon|sve)\w*"
-_CPUINFO = Path("/proc/cpuinfo")
+_CPUINFO = Path("/proc/cpuinfo")  # on Linux alone
 
 
 def describe_environment() -> dict[str, Any]:
-    """Plain JSON data; a package that is not installed has the version None."""
+    """Return everything as plain JSON data; the version of a package that is not installed is None."""
     return {
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -65,7 +65,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _cpu() -> dict[str, Any]:
-    """The processor's model, and its vector instruction sets by Linux's names; empty where Linux does not tell."""
+    """Return the model of the processor and its vector instruction sets as Linux names them; empty on other systems."""
     try:
         text = _CPUINFO.read_text()
     except OSError:
@@ -77,7 +77,7 @@ def _cpu() -> dict[str, Any]:
 
 
 def _libraries() -> dict[str, str]:
-    """Who computes: numpy's BLAS; of torch, where it is loaded, its MKL and oneDNN, and the code that it chose here."""
+    """Return the versions of numpy's BLAS and, if torch is loaded, of its MKL and oneDNN, and its CPU capability."""
     import numpy
 
     blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
@@ -90,41 +90,47 @@ def _libraries() -> dict[str, str]:
 
 
 def _gpus() -> list[str]:
-    """The names of this machine's GPUs; torch, which takes a second to load, is asked only where a driver is."""
-    if not any(device.exists() for device in GPU_DRIVERS):
+    """Return the names of this machine's GPUs. torch takes a second to import, which is done only if there are any."""
+    if not any(device.exists() for device in GPU_DEVICE_FILES):
         return []
     import torch
 
     return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
+@dataclass(frozen=True)
+class Software:
+    """Versions and host of a driver. commit: None for an installed package."""
+
+    fmnas: str | None
+    commit: str | None
+    python: str
+    torch: str | None
+    host: str
+
+
 @cache
-def provenance() -> Mapping[str, Any]:
-    """What decides whether two drivers give the same numbers, and where this one runs; plain JSON data."""
-    return {
-        "fmnas": package_version("fmnas"),
-        "commit": commit(),
-        "python": platform.python_version(),
-        "torch": package_version("torch"),
-        "host": socket.gethostname(),
-    }
+def provenance() -> Software:
+    """Return the versions and the host of this process."""
+    version, torch = package_version("fmnas"), package_version("torch")
+    return Software(version, commit(), platform.python_version(), torch, socket.gethostname())
 
 
-def same_fmnas(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two drivers are of the same version and commit."""
-    return all(one.get(name) == other.get(name) for name in ("fmnas", "commit"))
+def is_same_version(one: Software, other: Software) -> bool:
+    """Whether two drivers have the same version and commit of fmnas."""
+    return (one.fmnas, one.commit) == (other.fmnas, other.commit)
 
 
-def driver_in_words(driver: Mapping[str, Any]) -> str:
-    """e.g. "fmnas 0.1.0 (commit 1a2b3c4d, torch 2.13.0)"."""
-    commit = str(driver.get("commit") or "")
+def format_driver(driver: Software) -> str:
+    """Return e.g. "fmnas 0.1.0 (commit 1a2b3c4d, torch 2.13.0, Python 3.11.9)"."""
+    commit = driver.commit or ""
     changed = "-dirty" if commit.endswith("-dirty") else ""
     source = f"commit {commit[:12]}{changed}" if commit else "installed"
-    return f"fmnas {driver.get('fmnas')} ({source}, torch {driver.get('torch')}, Python {driver.get('python')})"
+    return f"fmnas {driver.fmnas} ({source}, torch {driver.torch}, Python {driver.python})"
 
 
 def package_version(name: str) -> str | None:
-    """The installed version, or None."""
+    """Return the installed version of a package, or None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -133,7 +139,7 @@ def package_version(name: str) -> str | None:
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout this code lies in, "-dirty" if it was changed; None for an installed package."""
+    """Return the commit of this checkout, with "-dirty" if files were changed; None for an installed package."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

@@ -18,7 +18,17 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = {path.name: path.read_text() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))}
 EXPERIMENTS = DOCUMENTS["experiments.md"]
-ROOMS = ("platform", "comparison", "baselines", "optimizers", "trainers", "search_spaces", "integrations", "api")
+ROOMS = (
+    "platform",
+    "comparison",
+    "baselines",
+    "optimizers",
+    "trainers",
+    "search_spaces",
+    "integrations",
+    "testing",
+    "api",
+)
 
 
 def blocks(language: str, *texts: str) -> list[str]:

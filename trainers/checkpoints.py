@@ -46,7 +46,7 @@ class Checkpoints:
         write_aside(self._path(fingerprint, number), pack(content))
 
     def load(self, fingerprint: str, number: int, width: int) -> tuple[Rows, dict[str, Any]] | None:
-        """The checkpoint of training `number`, or of `width` trainings in one program; None if there is none.
+        """The checkpoint of training `number`, or of `width` trainings in one program; None without a file.
 
         A file that is damaged or belongs to a different training is ignored with a warning: the training then restarts
         from scratch, with the same numbers.

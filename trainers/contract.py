@@ -41,20 +41,23 @@ Report = Callable[[int, int, float], None]
 Stop = Callable[[], bool]
 """Called often during an evaluation: whether to cancel it. It must be fast."""
 
+Clock = Callable[[], float]
+"""Returns seconds."""
 
-def never() -> bool:
+
+def never_stop() -> bool:
     """A `Stop` that never cancels."""
     return False
 
 
-def ignore(seed: int, epoch: int, error: float) -> None:
+def no_report(seed: int, epoch: int, error: float) -> None:
     """A `Report` that does nothing."""
 
 
 class Trainer(Protocol):
     """Evaluates trials: a pure function of configuration, epochs, seed and data."""
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Train `trial.configuration` for `trial.epochs` epochs. Divergence is an evaluation, not an exception.
 
         Raises EvaluationStoppedError once `stop` returns true.

@@ -35,10 +35,7 @@ USER_SETS = ("mnist", "kmnist", OWN)
 
 
 class Data(Protocol):
-    """The data of a problem. place: where it was found.
-
-    It may have a `digest`, a text that identifies it: an experiment is not resumed with data of a different digest.
-    """
+    """Data from a place; an experiment is not resumed if their `digest`, a text, has changed (if they have one)."""
 
     @property
     def place(self) -> str: ...
@@ -46,7 +43,7 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The data of a real problem; None stands for the problem's default.
+    """The data of a real problem; None: the problem's default.
 
     name: data set. root: the folder or file with it; None: search the usual places.
     train, validation: number of images. batch_size: images per SGD step.
@@ -114,8 +111,7 @@ class Problem:
     """An optimization problem.
 
     build: returns the trainer for the data.
-    penalty: the objective reported to an optimizer for a failed trial; None: the worst one observed, or no report if
-    there is none.
+    penalty: the objective reported to an optimizer for a failed trial; None: the worst one observed, if any.
     epochs: default full fidelity.
     log_objective: whether models see the logarithm of the objective.
     minimum: the known optimum, without noise. function: the objective without noise, if it is a plain function.
@@ -124,7 +120,7 @@ class Problem:
     objective: a sentence on what an evaluation measures.
     seeds: number of error columns in the table of trials; 0 if the objective is not an average over trainings.
     dataset: name of the data; empty for a synthetic problem.
-    load: reads the data, or returns None if there are none; raises DataError, or TrainerError for a missing package.
+    load: reads the data (None without any); raises DataError, or TrainerError for a missing package.
     load_final: reads the data to retrain and test the best configurations on, given the number of training images;
     `build` takes them, too. None: the problem has no test data.
     """

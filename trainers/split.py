@@ -25,7 +25,7 @@ IMAGE_SIZE = 28
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """A complete set of images [n, 28, 28] and labels [n] (0 to 9), uint8; test images are None if it has none.
+    """A complete set of images [n, 28, 28] and labels [n] (0 to 9), uint8, and test images if any.
 
     name: for reports. place: where it was found.
     digest: SHA-256 of the arrays; empty for a set whose checksums are known.

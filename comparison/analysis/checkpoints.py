@@ -1,4 +1,4 @@
-"""How the optimizers stand at equal cost: at a quarter, at half and at all of the budget; and the final table."""
+"""The optimizers at equal cost: after a quarter, half and all of the budget; and the final table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pandas as pd
 
 from fmnas.comparison.analysis.costs import DUPLICATES
 from fmnas.comparison.analysis.curves import mean_and_error
-from fmnas.comparison.analysis.float_ties import settled
+from fmnas.comparison.analysis.float_ties import merge_near_ties
 from fmnas.comparison.analysis.resampling import mean_interval
 from fmnas.comparison.analysis.trials import Budget
 
@@ -19,13 +19,13 @@ Values = dict[str, dict[int, float]]
 
 
 @dataclass(frozen=True)
-class Standing:
+class CheckpointRow:
     """One optimizer at a checkpoint.
 
     values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
     mean, standard_error: over the repeats (ddof = 1); NaN when one has no value, the latter also with one repeat.
-    low, high: 95% bootstrap interval of the mean. rank: mean over repeats of its rank within the repeat, where ties
-    share; only over repeats in which every optimizer has a value, NaN without any.
+    low, high: 95% bootstrap interval of the mean. rank: mean over repeats of its rank within the repeat; ties share
+    their ranks; only over repeats in which every optimizer has a value, NaN if there are none.
     """
 
     optimizer: str
@@ -44,18 +44,18 @@ class Checkpoint:
     share: float
     epochs: int
     evaluations: float
-    rows: tuple[Standing, ...]
+    rows: tuple[CheckpointRow, ...]
 
 
 @dataclass(frozen=True)
 class FinalNumbers:
-    """One optimizer at the epochs at which all are compared; mean, standard_error and values as in `Standing`.
+    """One optimizer at the epochs at which all are compared; mean, standard_error and values as in `CheckpointRow`.
 
-    repeats: of the optimizer, with those that have no trial yet where the curves know of them.
+    repeats: of the optimizer, including planned ones without a trial.
     best, best_error, best_run, best_trial: the lowest of the values, its validation error, where it was found.
     epochs, evaluations: spent by then, mean over repeats.
     model_share: share of all the optimizer's trials that a model suggested.
-    duplicates and the other DUPLICATES of `ledger_table`: of all the optimizer's runs together.
+    duplicates and the other DUPLICATES of `ledger_table`: sums over the optimizer's runs.
     """
 
     repeats: int
@@ -79,7 +79,7 @@ class FinalNumbers:
 class FinalTable:
     """Every optimizer by name, the lowest mean first.
 
-    common_epochs, budget_epochs: where the comparison is made, 0 without any trial, and where it is to be made.
+    common_epochs: the epochs at which they are compared; 0 without any trial. budget_epochs: the epochs of the budget.
     """
 
     rows: Mapping[str, FinalNumbers]
@@ -88,51 +88,51 @@ class FinalTable:
 
 
 def checkpoints(curves: pd.DataFrame, at: int, budget: Budget) -> list[Checkpoint]:
-    """One for each of CHECKPOINT_SHARES of `at` epochs, in whole epochs."""
-    found = []
+    """A checkpoint for each of CHECKPOINT_SHARES of `at` epochs, in whole epochs."""
+    points = []
     for share in CHECKPOINT_SHARES:
         epochs = int(share * at)
-        rows = tuple(standings(values_at(curves, epochs)))
-        found.append(Checkpoint(share, epochs, epochs / budget.epochs_per_evaluation, rows))
-    return found
+        rows = tuple(checkpoint_rows(values_at(curves, epochs)))
+        points.append(Checkpoint(share, epochs, epochs / budget.epochs_per_evaluation, rows))
+    return points
 
 
 def values_at(curves: pd.DataFrame, epochs: int) -> Values:
-    """The incumbent of every run after so many epochs."""
+    """The incumbent of every run after this number of epochs."""
     runs = curves.drop_duplicates("run")[["run", "optimizer", "repeat"]]
-    ends = _ends(curves, epochs).set_index("run")["incumbent"]
+    ends = _last_rows(curves, epochs).set_index("run")["incumbent"]
     values: Values = {}
     for run, optimizer, repeat in runs.itertuples(index=False):
         values.setdefault(str(optimizer), {})[int(repeat)] = float(ends.get(run, np.nan))
     return values
 
 
-def standings(values: Values) -> list[Standing]:
+def checkpoint_rows(values: Values) -> list[CheckpointRow]:
     """Every optimizer's statistics, the lowest mean first."""
     ranks = mean_ranks(values)
     rows = []
     for optimizer, mine in values.items():
         low, high = map(float, mean_interval(np.array(list(mine.values()))))
-        rows.append(Standing(optimizer, *mean_and_error(mine), low, high, ranks.get(optimizer, np.nan), mine))
+        rows.append(CheckpointRow(optimizer, *mean_and_error(mine), low, high, ranks.get(optimizer, np.nan), mine))
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
 
 
 def mean_ranks(values: Values) -> dict[str, float]:
-    """The mean rank of each optimizer over the repeats in which all have a value; empty without any."""
+    """The mean rank of each optimizer over the repeats in which all have a value; empty if there are none."""
     known = [{repeat for repeat, value in mine.items() if np.isfinite(value)} for mine in values.values()]
     shared = sorted(set.intersection(*known)) if known else []
     if not shared:
         return {}
-    by_repeat = [settled(np.array([mine[repeat] for mine in values.values()])) for repeat in shared]
+    by_repeat = [merge_near_ties(np.array([mine[repeat] for mine in values.values()])) for repeat in shared]
     ranks = pd.DataFrame(by_repeat).rank(axis=1).mean(axis=0)
     return {optimizer: float(rank) for optimizer, rank in zip(values, ranks, strict=True)}
 
 
 def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> int:
-    """The epochs at which all runs can be compared: the budget, or less while a run is still on its way.
+    """The epochs at which all runs can be compared: the budget, or less while a run is unfinished.
 
-    A run is through when it cannot pay another full training, or its seconds are spent; all are when the experiment is
-    finished. While one is not, all are compared at what that which spent least of these has spent.
+    A run has finished when it cannot pay for another full training, or its seconds are spent. All runs have when the
+    experiment is `finished`. Otherwise all are compared at the least epochs that an unfinished run has spent.
     """
     if ledger.empty:
         return 0
@@ -147,9 +147,9 @@ def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) 
 def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> FinalTable:
     """All optimizers at equal epochs: those of `common_epochs`, which explains `finished`."""
     at = common_epochs(ledger, budget, finished)
-    ends = _ends(curves, at)
+    ends = _last_rows(curves, at)
     rows = {
-        name: _final(values, ends[ends["optimizer"] == name], ledger[ledger["optimizer"] == name], budget)
+        name: _final_numbers(values, ends[ends["optimizer"] == name], ledger[ledger["optimizer"] == name], budget)
         for name, values in values_at(curves, at).items()
     }
     # Missing values come last.
@@ -157,7 +157,7 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, fini
     return FinalTable({name: rows[name] for name in names}, at, budget.epochs)
 
 
-def _final(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, budget: Budget) -> FinalNumbers:
+def _final_numbers(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, budget: Budget) -> FinalNumbers:
     """ends: the last row of each of the optimizer's curves by then. runs: its rows of the ledger."""
     mean, error = mean_and_error(values)
     best, best_error, run, trial = np.nan, np.nan, None, None
@@ -182,6 +182,6 @@ def _final(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, 
     )
 
 
-def _ends(curves: pd.DataFrame, epochs: int) -> pd.DataFrame:
-    """The last row of every run's curve after so many epochs; of a run that begins later, none."""
+def _last_rows(curves: pd.DataFrame, epochs: int) -> pd.DataFrame:
+    """The last row of every run's curve within these epochs; none if the run's first trial costs more."""
     return curves[curves["epochs"] <= epochs].drop_duplicates("run", keep="last")

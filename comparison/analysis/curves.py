@@ -6,8 +6,8 @@
 | axis | the currency: one of AXES |
 | grid | [G] ascending amounts of that currency |
 
-A short training costs its epochs and is never an incumbent. Between two results nothing is known to be better, so a
-curve is constant there: it is never interpolated linearly.
+A short training costs its epochs and is never an incumbent. Curves are never interpolated: between two results the
+incumbent is constant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,29 +17,29 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison.analysis.costs import charged_epochs, is_full_result, wall_seconds, worker_seconds
-from fmnas.comparison.analysis.float_ties import reaches
+from fmnas.comparison.analysis.float_ties import is_at_most
 from fmnas.comparison.analysis.resampling import Floats, mean_interval
 from fmnas.comparison.analysis.trials import Budget, PlannedRun, ReportError
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
-"""Epochs, and those in full trainings' worth; training + suggestion, training alone, the clock since the start."""
+"""Full trainings' worth of epochs; epochs; training plus suggestion time; training time; time since the run's start."""
 STATISTICS = ("mean", "standard_error", "low", "high", "minimum", "maximum")
 """Of a mean curve, over repeats."""
 
 NO_TRIAL = -1
-"""In place of a trial's number: the row of a run that has none yet."""
+"""The trial number in the row of a run without any trial."""
 
 
 def anytime_curves(trials: pd.DataFrame, budget: Budget, runs: Sequence[PlannedRun] = ()) -> pd.DataFrame:
-    """One row per trial in the order in which its run got to know them: whose it is, and what is known after it.
+    """One row per trial, in the order in which its run received the results.
 
     Columns run, optimizer, repeat, trial, AXES, objective, incumbent, incumbent_trial, incumbent_error.
 
     trials: as `read_trials` gives them. Within a run they are ordered by finish time, then by number.
     objective: the trial's result if it is a full-fidelity one, else NaN.
     incumbent, incumbent_trial, incumbent_error: after this trial; NaN before the first full-fidelity result.
-    runs: all that the experiment has. One without a trial, of an optimizer that has others, gets a row NO_TRIAL without
-        an incumbent: no mean over that optimizer's repeats may pass over it.
+    runs: all runs of the experiment. A run without a trial, of an optimizer that has others, gets a row NO_TRIAL
+        without an incumbent: means over that optimizer's repeats must not skip it.
     """
     ordered = trials.sort_values(["optimizer", "repeat", "run", "finished_at", "trial", "attempt"])
     curves = [_run_curve(run, budget) for _, run in ordered.groupby("run", sort=False)]
@@ -55,7 +55,7 @@ def anytime_curves(trials: pd.DataFrame, budget: Budget, runs: Sequence[PlannedR
 def incumbent_at(curve: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) -> Floats:
     """The incumbent of one run's curve after spending grid[i]: [G], NaN before its first full-fidelity result.
 
-    What is spent at grid[i] exactly counts as known there.
+    A result that costs exactly grid[i] counts.
     """
     _check_axis(axis)
     last = np.searchsorted(curve[axis].to_numpy(dtype=float), np.asarray(grid, dtype=float), side="right")
@@ -64,54 +64,51 @@ def incumbent_at(curve: pd.DataFrame, axis: str, grid: Sequence[float] | Floats)
 
 
 def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) -> pd.DataFrame:
-    """The mean over repeats of each optimizer's curve on a common grid; columns optimizer, `axis`, mean, ...
+    """The mean over repeats of each optimizer's curve on a common grid.
+
+    Columns optimizer, `axis`, STATISTICS, repeats.
 
     standard_error: ddof = 1; NaN with one repeat. low, high: the 95% bootstrap interval of `mean_interval`.
     repeats: how many the optimizer has.
-    All statistics are NaN until every repeat has an incumbent: a mean over the quick ones would be biased.
+    All statistics are NaN until every repeat has an incumbent: a mean over the fast ones would be biased.
     A run that ended keeps its last incumbent.
     """
     _check_axis(axis)
-    rows = []
+    tables = []
     for optimizer, mine in curves.groupby("optimizer", sort=True):
         values = np.stack([incumbent_at(run, axis, grid) for _, run in mine.groupby("run", sort=False)])  # [repeats, G]
         low, high = mean_interval(values)
         over = (values.mean(axis=0), standard_error(values), low, high, values.min(axis=0), values.max(axis=0))
         complete = ~np.isnan(values).any(axis=0)
-        told = {name: np.where(complete, of, np.nan) for name, of in zip(STATISTICS, over, strict=True)}
-        rows.append(pd.DataFrame({"optimizer": optimizer, axis: grid, **told, "repeats": len(values)}))
-    return (
-        pd.concat(rows, ignore_index=True)
-        if rows
-        else pd.DataFrame(columns=["optimizer", axis, *STATISTICS, "repeats"])
-    )
+        statistics = {name: np.where(complete, of, np.nan) for name, of in zip(STATISTICS, over, strict=True)}
+        tables.append(pd.DataFrame({"optimizer": optimizer, axis: grid, **statistics, "repeats": len(values)}))
+    if not tables:
+        return pd.DataFrame(columns=["optimizer", axis, *STATISTICS, "repeats"])
+    return pd.concat(tables, ignore_index=True)
 
 
 def standard_error(values: Floats) -> Floats:
-    """Standard error of the mean over the first axis, ddof = 1; NaN where there is one value.
-
-    0 where the values are one but for rounding.
-    """
+    """Standard error of the mean over the first axis, ddof = 1; NaN for one value, 0 for equal values."""
     repeats = len(values)
     if repeats < 2:
         return np.full(values.shape[1:], np.nan)
-    differ = ~reaches(values.max(axis=0), values.min(axis=0))
+    differ = ~is_at_most(values.max(axis=0), values.min(axis=0))
     return np.asarray(differ * values.std(axis=0, ddof=1) / np.sqrt(repeats))
 
 
 def mean_and_error(values: Mapping[int, float]) -> tuple[float, float]:
-    """Of the values of repeats, the mean and its standard error; both NaN where a repeat has none."""
-    given = np.array(list(values.values()))
-    return float(given.mean()), float(standard_error(given))
+    """The mean of the values of repeats and its standard error; both NaN if a repeat has no value."""
+    of_repeats = np.array(list(values.values()))
+    return float(of_repeats.mean()), float(standard_error(of_repeats))
 
 
 def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     epochs, seconds = charged_epochs(run).cumsum(), worker_seconds(run)
     objective = run["objective"].where(is_full_result(run, budget)).astype("float64")
-    so_far = np.fmin.accumulate(objective.to_numpy())  # fmin passes over NaN
+    so_far = np.fmin.accumulate(objective.to_numpy())  # fmin skips NaN
     improved = objective.lt(pd.Series(so_far, index=run.index).shift().fillna(np.inf))
     last = np.maximum.accumulate(np.where(improved, np.arange(len(run)), -1))
-    held = np.where(last[:, None] >= 0, run[["trial", "error"]].to_numpy(dtype=float)[last], np.nan)
+    incumbents = np.where(last[:, None] >= 0, run[["trial", "error"]].to_numpy(dtype=float)[last], np.nan)
     return pd.DataFrame(
         {
             "run": run["run"],
@@ -125,8 +122,8 @@ def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
             "wall_seconds": wall_seconds(run),
             "objective": objective,
             "incumbent": so_far,
-            "incumbent_trial": held[:, 0],
-            "incumbent_error": held[:, 1],  # missing where that trial's is
+            "incumbent_trial": incumbents[:, 0],
+            "incumbent_error": incumbents[:, 1],
         }
     )
 

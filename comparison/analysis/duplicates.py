@@ -1,19 +1,9 @@
-"""Configurations that came before: as they stand, or as the same network in another encoding.
+"""Counts of repeated configurations: equal in every value, or the same network in a different encoding.
 
-Nothing is merged: a repeated evaluation is an evaluation, paid for like any other. This only counts them.
-
-The canonical form of a cell decides, and takes a tenth of a millisecond. Tables hold many thousand cells: so each first
-gets a signature, computed for all at once, that the cells of one network share; only cells whose signatures meet need
-the form.
-
-| symbol | meaning |
-|---|---|
-| inputs | [n, 4, 2] the two inputs of each state |
-| operations | [n, 4, 2] numbers of the operations on them |
-| output | [n] the state that is the first output |
+Duplicates are only counted. A repeated evaluation costs budget as any other.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,22 +12,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Cell, canonical_form
-from fmnas.search_spaces.nasnet import CELL_NAMES, OPERATIONS, STATES, parse_pair
+from fmnas.search_spaces.nasnet import CELL_NAMES
 
-Integers = NDArray[np.int64]
-Coded = dict[str, tuple[NDArray[np.intp], NDArray[Any]]]
-"""Of each column its codes, and the values that these stand for."""
-_SUMMANDS = 2 * len(OPERATIONS)
-_DEAD = _SUMMANDS**2
-"""One more than the largest number of a live state."""
+Codes = NDArray[np.intp]
+"""[n], integers that are equal where the values are equal."""
 
 
 @dataclass(frozen=True)
 class Duplicates:
     """How many configurations of a list repeat an earlier one.
 
-    exact: they equal it in every value.
-    isomorphic: they do not, but their cells have the same canonical form and all other values are equal.
+    exact: equal in every value.
+    isomorphic: not equal, but the cells have the same canonical form and all other values are equal.
     """
 
     exact: int
@@ -50,94 +36,44 @@ def has_cell(columns: Iterable[str]) -> bool:
 
 
 def duplicates(configurations: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Duplicates:
-    """Count them, in the order given. Configurations without a cell have no isomorphic duplicates.
+    """Count the duplicates, in the given order. Without a cell there are no isomorphic duplicates.
 
     configurations: mappings with the same names, or a table with a column per name.
-    Raises SpaceError where values describe no cell.
+    Raises SpaceError for values that do not describe a cell.
     """
     return count_duplicates(pd.DataFrame(configurations))[0]
 
 
 def count_duplicates(table: pd.DataFrame, beside_cell: Sequence[str] = ()) -> tuple[Duplicates, Duplicates]:
-    """The duplicates among the rows, and among the rows' cells with the columns `beside_cell` alone.
+    """Count the duplicates among the rows, and among the rows' cells together with the columns `beside_cell`.
 
-    Without a cell the second are none. The networks are told apart once for both: that is what takes the time.
+    The second counts are 0 without a cell.
     """
     codes = {str(name): pd.factorize(table[name].astype(object))[0] for name in table}
     if not len(table) or not has_cell(codes):
         return _count(codes, None), Duplicates(0, 0)
-    networks = network_numbers(table)
+    networks = network_codes(table)
     cells = {name: codes[name] for name in (*beside_cell, *CELL_NAMES)}
     return _count(codes, networks), _count(cells, networks)
 
 
-def _count(codes: Mapping[str, NDArray[np.intp]], networks: NDArray[np.intp] | None) -> Duplicates:
-    """Of rows given as numbers: equal ones are equal values. networks: the number of each row's network."""
-    seen = pd.DataFrame(codes).duplicated()
+def network_codes(table: pd.DataFrame) -> Codes:
+    """A code per row, equal for two rows exactly when their cells are the same network.
+
+    table: with the columns CELL_NAMES. Raises SpaceError for values that do not describe a cell.
+    """
+    cells = table[list(CELL_NAMES)].astype(object)
+    encodings, different = pd.factorize(pd.MultiIndex.from_frame(cells))
+    configurations = (dict(zip(CELL_NAMES, values, strict=True)) for values in different)
+    forms = [canonical_form(Cell.from_configuration(configuration)) for configuration in configurations]
+    return np.asarray(pd.factorize(pd.Series(forms, dtype="object"))[0][encodings], dtype=np.intp)
+
+
+def _count(codes: Mapping[str, Codes], networks: Codes | None) -> Duplicates:
+    """codes: by variable. networks: those of `network_codes`; None without a cell."""
+    exact = pd.DataFrame(codes).duplicated()
     if networks is None:
-        return Duplicates(int(seen.sum()), 0)
-    others = {name: of for name, of in codes.items() if name not in CELL_NAMES}
-    alike = pd.DataFrame({**others, "network": networks}).duplicated()
-    return Duplicates(int(seen.sum()), int((alike & ~seen).sum()))
-
-
-def network_numbers(table: pd.DataFrame) -> Integers:
-    """A number for each row [n]: equal for two rows exactly when their cells are the same network.
-
-    table: with the columns CELL_NAMES. Raises SpaceError where values describe no cell.
-    """
-    values = {name: table[name].to_numpy(dtype=object) for name in CELL_NAMES}
-    coded: Coded = {name: pd.factorize(column, use_na_sentinel=False) for name, column in values.items()}
-
-    def cell(row: int) -> Cell:
-        return Cell.from_configuration({name: column[row] for name, column in values.items()})
-
-    firsts = [np.diff(np.maximum.accumulate(codes), prepend=-1) for codes, _ in coded.values()]
-    for row in np.flatnonzero(np.any(firsts, axis=0)).tolist():  # every value, where it first is
-        cell(row)  # raises, if it is none
-    _, numbers, counts = np.unique(_signatures(*_parsed(coded)), return_inverse=True, return_counts=True)
-    met = np.flatnonzero(counts[numbers] > 1)
-    exact = np.ravel_multi_index([codes for codes, _ in coded.values()], [len(given) for _, given in coded.values()])
-    _, different, equal = np.unique(exact[met], return_index=True, return_inverse=True)
-    forms = pd.Series([canonical_form(cell(row)) for row in met[different].tolist()], dtype="object")
-    numbers[met] = len(counts) + pd.factorize(forms)[0][equal]
-    return numbers
-
-
-def _parsed(coded: Coded) -> tuple[Integers, Integers, Integers]:
-    """inputs, operations and output."""
-
-    def column(name: str, parse: Callable[[Any], Any]) -> Integers:
-        codes, given = coded[name]
-        return np.array([parse(value) for value in given])[codes]
-
-    pairs = [column(f"in{state}", lambda value: parse_pair(str(value))) for state in range(2, STATES + 1)]
-    inputs = np.stack([np.broadcast_to((-1, 0), pairs[0].shape), *pairs], axis=1)
-    operations = [column(f"op{i}", lambda value: OPERATIONS.index(str(value))) for i in range(1, 2 * STATES + 1)]
-    return inputs, np.stack(operations, axis=1).reshape(-1, STATES, 2), column("output", int)
-
-
-def _signatures(inputs: Integers, operations: Integers, output: Integers) -> Integers:
-    """A number per cell [n] that no symmetry of the encoding changes (see `canonical_form`).
-
-    What a live state adds up: two operations, each on an input of the cell or on a state. The signature is made of
-    these for all live states, and of those for the two outputs, without their order.
-    """
-    summands = np.sort(2 * operations + (inputs >= 1), axis=2)
-    states = _SUMMANDS * summands[:, :, 0] + summands[:, :, 1]
-    ends = np.sort(np.stack([states[np.arange(len(output)), output - 1], states[:, -1]], axis=1), axis=1)
-    alive = np.sort(np.where(_live(inputs, output), states, _DEAD), axis=1)
-    return np.concatenate([alive, ends], axis=1) @ (_DEAD + 1) ** np.arange(STATES + 2)
-
-
-def _live(inputs: Integers, output: Integers) -> NDArray[np.bool_]:
-    """[n, states]: which states reach an output, as `Cell.live_states` has it."""
-    cells = np.arange(len(inputs))
-    live = np.zeros(inputs.shape[:2], dtype=bool)
-    live[cells, output - 1] = live[:, -1] = True
-    for state in range(STATES - 1, 0, -1):
-        for side in (0, 1):
-            source = inputs[:, state, side]
-            reached = cells[live[:, state] & (source >= 1)]
-            live[reached, source[reached] - 1] = True
-    return live
+        return Duplicates(int(exact.sum()), 0)
+    other_variables = {name: column for name, column in codes.items() if name not in CELL_NAMES}
+    same_network = pd.DataFrame({**other_variables, "network": networks}).duplicated()
+    return Duplicates(int(exact.sum()), int((same_network & ~exact).sum()))

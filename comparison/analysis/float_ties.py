@@ -1,16 +1,18 @@
-"""What rounding makes of equals: the same number computed in two ways is two numbers that differ in their last digit.
+"""Comparison of floats that are equal but for rounding.
 
-An objective that is a share of few rows, as 13 wrong of 270, is a mean of shares, of folds or of seeds: the same count
-of mistakes gives floats an ulp apart. So does the mean of the same values in another order. Nothing here may hang on
-that: not whether a repeat is a tie, not which of two differences is the larger, not whether a target is reached.
+The same result, computed in two ways, may differ in the last digit: a validation error of 13 mistakes in 270 is a mean
+over folds or seeds, and the mean of the same values in another order is another float. Ties between repeats, the order
+of two differences and the test whether a target is reached must not depend on that digit.
 
 | symbol | meaning |
 |---|---|
-| ROUNDING_SHARE | what a few hundred additions change at most, as a share of the largest number, with much to spare |
-| grain | [n], how far each of n values may be off: ROUNDING_SHARE times the size of what it was computed from |
+| values | [n] or [...], results such as objectives, or means of them |
+| first, second | [n], the results of two optimizers by repeat |
+| target | a result, or one for each value |
+| ROUNDING_SHARE | relative tolerance: far above what a few hundred additions change, far below any real difference |
+| tolerance | [n], how far each of n values may be off: ROUNDING_SHARE times the size of what it was computed from |
 
-Every value is off by as much as its own size allows, not by that of the largest of them: the repeats of one problem may
-be powers of ten apart.
+Each value has its own tolerance: the repeats of one problem may be powers of ten apart.
 """
 
 import numpy as np
@@ -21,40 +23,37 @@ from fmnas.comparison.analysis.resampling import Floats
 ROUNDING_SHARE = 1e-12
 
 
-def reaches(values: Floats, target: float | Floats) -> NDArray[np.bool_]:
-    """Which values [...] are at or below a target, or each its own, both as exact as their computation was.
-
-    NaN reaches nothing, and infinity reaches no number.
-    """
+def is_at_most(values: Floats, target: float | Floats) -> NDArray[np.bool_]:
+    """Whether each of values [...] is at or below the target(s), up to rounding. False for NaN and infinity."""
     return np.asarray(values <= target + ROUNDING_SHARE * np.abs(target))
 
 
-def equal(value: float, other: float) -> bool:
-    """Whether two numbers are one but for rounding; NaN is equal to nothing."""
-    return bool(reaches(np.array(value), other) and reaches(np.array(other), value))
+def is_equal(value: float, other: float) -> bool:
+    """Whether two numbers are equal up to rounding. NaN equals nothing."""
+    return bool(is_at_most(np.array(value), other) and is_at_most(np.array(other), value))
 
 
-def settled(values: Floats) -> Floats:
-    """The values [n], each of those that are one but for rounding as the lowest of them."""
-    return _as_lowest(values, ROUNDING_SHARE * np.abs(values))
+def merge_near_ties(values: Floats) -> Floats:
+    """Replace values [n] that are equal up to rounding by the lowest of them."""
+    return _merge_close(values, ROUNDING_SHARE * np.abs(values))
 
 
-def settled_differences(first: Floats, second: Floats) -> Floats:
-    """first - second of values [n]: 0 where they are one but for rounding, and sizes that are one made equal.
+def differences_with_ties(first: Floats, second: Floats) -> Floats:
+    """first - second of values [n], 0 where equal up to rounding; absolute values that are nearly equal are made equal.
 
-    A size that no other is equal to stays what it is, to the last digit.
+    All other differences are exact to the last digit.
     """
-    found, grain = first - second, ROUNDING_SHARE * np.maximum(np.abs(first), np.abs(second))
-    differ = np.abs(found) > grain
-    result = np.zeros(len(found))
-    result[differ] = np.sign(found[differ]) * _as_lowest(np.abs(found[differ]), grain[differ])
+    differences, tolerance = first - second, ROUNDING_SHARE * np.maximum(np.abs(first), np.abs(second))
+    differ = np.abs(differences) > tolerance
+    result = np.zeros(len(differences))
+    result[differ] = np.sign(differences[differ]) * _merge_close(np.abs(differences[differ]), tolerance[differ])
     return result
 
 
-def _as_lowest(values: Floats, grain: Floats) -> Floats:
-    """Values in whose ascending order no gap is wider than either grain at it, as the lowest of them."""
+def _merge_close(values: Floats, tolerance: Floats) -> Floats:
+    """Replace each group of values by its lowest: sorted neighbours no further apart than the larger tolerance."""
     order = np.argsort(values, kind="stable")
-    ordered, off = values[order], grain[order]
+    ordered, off = values[order], tolerance[order]
     begins = np.diff(ordered, prepend=-np.inf) > np.maximum(off, np.roll(off, 1))
     lowest = np.empty_like(values)
     lowest[order] = ordered[np.flatnonzero(begins)][np.cumsum(begins) - 1]

@@ -2,9 +2,9 @@
 
 The expanded percentile interval (Hesterberg, *What teachers should know about the bootstrap*, 2015): the quantiles of
 the resampled means at Phi(-sqrt(n / (n - 1)) t) and its mirror image, where t is Student's 97.5% quantile with n - 1
-degrees of freedom. The plain percentile interval is too short for few repeats, and BCa is no longer. How often each
-covers the mean of normal values, where 95% is meant (20,000 simulated sets each, so +-.004 at most;
-`python benchmarks/coverage_of_intervals.py` prints it):
+degrees of freedom. The plain percentile interval and BCa are too short for few repeats. Coverage of the mean of normal
+values by nominal 95% intervals (20,000 simulated sets each, so +-.004 at most; printed by
+`python benchmarks/coverage_of_intervals.py`):
 
 | repeats | percentile | BCa | expanded percentile |
 |---|---|---|---|
@@ -17,9 +17,9 @@ covers the mean of normal values, where 95% is meant (20,000 simulated sets each
 | 8 | .883 | .881 | .940 |
 | 10 | .902 | .900 | .946 |
 
-No resampling reaches beyond the lowest and the highest of the values: with two or three repeats no such interval can
-hold what it promises, with four and five it is too short, and from six on it is so by two points at most. For skewed
-values all three cover less.
+A resampled mean never lies beyond the lowest or the highest value. So with two or three repeats no such interval can
+reach its nominal coverage, with four and five it is too short, from six on by two points at most. For skewed values all
+three cover less.
 """
 
 from functools import cache
@@ -33,11 +33,11 @@ Floats = NDArray[np.float64]
 RESAMPLES = 4000
 CONFIDENCE = 0.95
 RESAMPLING_SEED = 2021
-"""The same data give the same interval."""
+"""Fixed, so that the same data give the same interval."""
 COVERAGE = {2: 0.498, 3: 0.747, 4: 0.879, 5: 0.919, 6: 0.929, 7: 0.940, 8: 0.940, 10: 0.946}
 """The last column of the table above, by the number of repeats."""
-SHORT = 0.925
-"""Below this coverage an interval is called too short."""
+MIN_COVERAGE = 0.925
+"""Intervals with a lower coverage get a warning."""
 
 
 def mean_interval(values: Floats) -> tuple[Floats, Floats]:
@@ -49,8 +49,8 @@ def mean_interval(values: Floats) -> tuple[Floats, Floats]:
     if repeats < 2:
         nothing = np.full(values.shape[1:], np.nan)
         return nothing, nothing
-    means = np.tensordot(weights(repeats), np.where(np.isfinite(values), values, 0.0), axes=1)  # [RESAMPLES, ...]
-    below = tail(repeats)
+    means = np.tensordot(resampling_weights(repeats), np.where(np.isfinite(values), values, 0.0), axes=1)
+    below = tail_probability(repeats)
     low, high = np.quantile(means, [below, 1 - below], axis=0)
     complete = np.isfinite(values).all(axis=0)
     # Rounding must not put an end beyond all values: n equal values have the interval of that value.
@@ -58,25 +58,25 @@ def mean_interval(values: Floats) -> tuple[Floats, Floats]:
     return np.where(complete, low, np.nan), np.where(complete, high, np.nan)
 
 
-def shortcoming(*repeats: int) -> str:
-    """What the reader of intervals over so few repeats each must know, as a sentence; "" where all have enough.
+def coverage_warning(*repeats: int) -> str:
+    """A sentence on how often intervals over these numbers of repeats cover the mean; "" where all have enough repeats.
 
-    One repeat has no interval, and nothing is said of it.
+    A single repeat has no interval, and is ignored.
     """
     fewest = min((count for count in repeats if count > 1), default=0)
-    covered = COVERAGE.get(fewest, CONFIDENCE)
-    if covered >= SHORT:
+    coverage = COVERAGE.get(fewest, CONFIDENCE)
+    if coverage >= MIN_COVERAGE:
         return ""
-    return f"Over {fewest} repeats such an interval is too short: it holds the mean in some {covered:.0%} of cases."
+    return f"With {fewest} repeats such an interval is too short: it covers the mean in about {coverage:.0%} of cases."
 
 
-def tail(repeats: int) -> float:
-    """The share of the resampled means that lies below the interval, and above it: Phi(sqrt(n / (n - 1)) t_.025)."""
+def tail_probability(repeats: int) -> float:
+    """The share of the resampled means below the interval, and above it: Phi(sqrt(n / (n - 1)) t_.025)."""
     return float(ndtr(np.sqrt(repeats / (repeats - 1)) * stdtrit(repeats - 1, (1 - CONFIDENCE) / 2)))
 
 
 @cache
-def weights(repeats: int) -> Floats:
-    """[RESAMPLES, repeats]: how much each value weighs in each resampled mean."""
+def resampling_weights(repeats: int) -> Floats:
+    """The weight of each value in each resampled mean: [RESAMPLES, repeats]."""
     rng = np.random.default_rng(RESAMPLING_SEED)
     return rng.multinomial(repeats, [1 / repeats] * repeats, size=RESAMPLES) / repeats

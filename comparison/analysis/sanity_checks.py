@@ -1,55 +1,46 @@
-"""Whether each optimizer did what its name says: who chose its trials, what failed, what repeated, what it cost.
+"""Sanity checks per optimizer: how its trials were chosen, what failed, what was repeated, what it cost.
 
-What went wrong inside an optimizer, its trials say themselves, by their `fallback`.
-
-And whether the clocks that stamped the trials can be believed, and whether an experiment stood still. A trial's
-training is measured by a clock that cannot be set; its start and finish are times of day, which can be. Where the two
-differ widely, or no trial ran for hours, wall-clock times hold more, or less, than work. It is said, and nothing is
-corrected: what the time was, nobody knows any more.
+They find optimizers whose name promises more than they did, such as a model-based one whose suggestions were random.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import pandas as pd
 
-from fmnas.comparison.analysis.formatting import duration
-from fmnas.comparison.analysis.trials import SOURCE, WAY_COLUMNS, ReportError
+from fmnas.comparison.analysis.formatting import format_duration
+from fmnas.comparison.analysis.trials import EXECUTION_COLUMNS, SOURCE, ReportError
 from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM, WARM_START
 
 DESIGNS = (RANDOM, MUTATION, MODEL)
-"""What may choose an optimizer's new configurations by its design."""
-MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
-"""From which share on a warning is given: of chance, of duplicates, of suggestions in the time."""
-MANY_FAILURES, STUCK = 0.05, 0.25
-"""From which share of failures, and of duplicates, on a caution stands beside the result."""
-LOST_CAUSE = (
-    "Of a lost trial, a configuration that killed all workers.attempts workers is likely the cause; its optimizer, "
-    "which hears nothing of it, may try it again."
+"""How an optimizer chooses new configurations by design."""
+MOSTLY_RANDOM, MANY_DUPLICATES, SLOW_SUGGESTIONS = 0.5, 0.05, 0.1
+"""A warning is given above these shares: of random choices, of duplicates, of suggestion time."""
+MANY_FAILURES, MANY_REPEATED = 0.05, 0.25
+"""A caution next to the result is given above these shares of failures and of duplicates."""
+LOST_TRIALS_NOTE = (
+    "A lost trial's configuration probably killed every worker that ran it (workers.attempts of them). Its optimizer "
+    "is not notified, and may suggest it again."
 )
-SLACK = 60.0
-"""Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
 SLOW_START, SLOW_SECONDS = 3.0, 1.0
-"""A worker's first trial is slow from so many times its others' median on, and so many seconds above it."""
-STILL = 3600.0
-"""Seconds without any trial or suggestion that are worth a word."""
+"""A worker's first trial is slow at this multiple of the median of its others, if it took this many seconds more."""
 
 
 @dataclass(frozen=True)
-class Honesty:
-    """One optimizer over all its runs.
+class SanityChecks:
+    """The checks of one optimizer over all its runs.
 
-    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's.
-    method_share: of a model's and of mutations; NaN where chance chooses by design.
-    has_model: whether it has one by design. model_unused, method_unused: it has one, or mutates, and all of its new
-    configurations were drawn at random.
-    charged: trials that cost budget. unfinished: those of them that failed or took too long.
-    fallbacks: asks in which chance chose in place of a model or a mutation, failed fits among them.
+    trials: that ended or were cancelled. shares: by origin. model_share: the model's share.
+    method_share: the share of its model or its mutations; NaN for an optimizer that is random by design.
+    has_model: whether it is model-based by design. model_unused, method_unused: it has a model, or mutates, and all of
+    its new configurations were drawn at random.
+    charged: trials that cost budget. unfinished: charged trials that failed or timed out.
+    fallbacks: suggestions drawn at random in place of the model or a mutation; failed_fits: those after a failed fit.
     duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
-    suggest_seconds: mean per ask. suggest_share: suggestion / (suggestion + training); NaN where nothing took time.
-    idle_seconds: of workers, while it thought. warnings: in words; none where all is well.
+    suggest_seconds: mean per suggestion. suggest_share: suggestion / (suggestion + training) time; NaN for no time.
+    warnings: sentences; empty when all is well.
     """
 
     optimizer: str
@@ -68,101 +59,89 @@ class Honesty:
     isomorphic_duplicates: int
     suggest_seconds: float
     suggest_share: float
-    idle_seconds: float
     warnings: tuple[str, ...]
 
 
-def honesty(
+def check_optimizers(
     trials: pd.DataFrame, ledger: pd.DataFrame, by_design: Mapping[str, str] = MappingProxyType({})
-) -> list[Honesty]:
-    """A record per optimizer, by name.
+) -> list[SanityChecks]:
+    """The checks of every optimizer, by name.
 
-    by_design: what chooses an optimizer's new configurations, one of DESIGNS, by its name. One that is missing is taken
-    to have a model: "all at random" would be a disguise of it. Raises ReportError for another design.
+    by_design: how an optimizer chooses new configurations, one of DESIGNS, by its name; a model by default, as this
+    gives the most warnings. Raises ReportError for another design.
     """
     for name, design in by_design.items():
         if design not in DESIGNS:
-            raise ReportError(f"by_design: {name!r} has {design!r}; an optimizer chooses by {', '.join(DESIGNS)}")
-    slow = slow_starts(trials)
+            raise ReportError(f"by_design: {name!r} has {design!r}; allowed are {', '.join(DESIGNS)}")
+    slow = find_slow_starts(trials)
     return [
-        _record(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs, slow)
+        _check_optimizer(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs, slow)
         for name, runs in ledger.groupby("optimizer", sort=True)
     ]
 
 
-def slow_starts(trials: pd.DataFrame) -> "pd.Series[float]":
-    """Of each trial that is the first of its worker and slow (SLOW_START, SLOW_SECONDS): how much longer it took, in
-    seconds, than the median of the worker's other trials of as many epochs.
+def find_slow_starts(trials: pd.DataFrame) -> "pd.Series[float]":
+    """Seconds above the median of the worker's other trials, for every first trial of a worker that is slow.
+
+    Only trials with the same number of epochs are compared. Slow: SLOW_START and SLOW_SECONDS. Index: that of trials.
     """
     timed = trials[trials["train_seconds"].notna() & trials["started_at"].notna() & (trials["worker"] != "")]
     extra: dict[Hashable, float] = {}
     for _, worked in timed.sort_values("started_at", kind="stable").groupby([SOURCE, "worker"], sort=False):
         first = worked.index[0]
         others = worked.loc[worked["epochs"] == worked.loc[first, "epochs"], "train_seconds"].iloc[1:]
-        took, usual = float(worked.loc[first, "train_seconds"]), float(others.median())
-        if len(others) > 1 and took > SLOW_START * usual and took >= usual + SLOW_SECONDS:
-            extra[first] = took - usual
+        seconds, usual = float(worked.loc[first, "train_seconds"]), float(others.median())
+        if len(others) > 1 and seconds > SLOW_START * usual and seconds >= usual + SLOW_SECONDS:
+            extra[first] = seconds - usual
     return pd.Series(extra, dtype="float64")
 
 
-def unused_methods(records: Sequence[Honesty]) -> list[str]:
-    """A sentence for each optimizer whose model, or whose mutations, chose nothing."""
+def unused_method_warnings(checks: Sequence[SanityChecks]) -> list[str]:
+    """A sentence for each optimizer that never used its model or its mutations."""
     return [
-        f"{record.optimizer} never {'used its model' if record.has_model else 'mutated'}: all of its new "
+        f"{row.optimizer} never {'used its model' if row.has_model else 'mutated'}: all of its new "
         "configurations were drawn at random."
-        for record in records
-        if record.method_unused
+        for row in checks
+        if row.method_unused
     ]
 
 
-def spoilt_trials(records: Sequence[Honesty]) -> list[str]:
-    """A sentence for each optimizer of whose trials many failed, or repeat others."""
+def failure_warnings(checks: Sequence[SanityChecks]) -> list[str]:
+    """A sentence for each optimizer with many failed trials, or many duplicates."""
     return [
-        f"{record.optimizer}: {count} of its {record.charged} charged trials {what}."
-        for record in records
-        for count, many, what in (
-            (record.unfinished, MANY_FAILURES, "failed or took too long"),
-            (record.duplicates + record.isomorphic_duplicates, STUCK, "repeat an earlier one of their run"),
+        f"{row.optimizer}: {count} of its {row.charged} charged trials {what}."
+        for row in checks
+        for count, limit, what in (
+            (row.unfinished, MANY_FAILURES, "failed or timed out"),
+            (row.duplicates + row.isomorphic_duplicates, MANY_REPEATED, "repeat an earlier trial of their run"),
         )
-        if count > many * record.charged
+        if count > limit * row.charged
     ]
 
 
-def lost_trials(ledger: pd.DataFrame) -> list[str]:
-    """A sentence for each optimizer of whose trials some were lost, and one on what is likely the cause."""
+def lost_trial_warnings(ledger: pd.DataFrame) -> list[str]:
+    """A sentence for each optimizer with lost trials, and one on the likely cause."""
     counts = ledger.groupby("optimizer", sort=True)[["lost", "trials"]].sum()
-    told = [
-        f"{optimizer}: {lost} of its {total} trials {'was' if lost == 1 else 'were'} lost, and charged to nobody."
+    warnings = [
+        f"{optimizer}: {lost} of its {total} trials {'was' if lost == 1 else 'were'} lost and not charged."
         for optimizer, lost, total in counts.itertuples()
         if lost
     ]
-    return [*told, LOST_CAUSE] if told else []
+    return [*warnings, LOST_TRIALS_NOTE] if warnings else []
 
 
-def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame, slow: "pd.Series[float]") -> Honesty:
+def _check_optimizer(
+    optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame, slow: "pd.Series[float]"
+) -> SanityChecks:
     count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
     weights = runs["trials"] / count
     shares = {origin: float((runs[f"share_{origin}"] * weights).sum()) for origin in ORIGINS}
-    failed_fits, fallbacks = int((trials["fallback"] == FAILED_FIT).sum()), int((trials["fallback"] != "").sum())
-    thought, trained = float(runs["suggest_seconds"].sum()), float(runs["train_seconds"].sum())
-    exact, isomorphic = int(runs["duplicates"].sum()), int(runs["isomorphic_duplicates"].sum())
-    repeated = exact + isomorphic
+    suggesting, training = float(runs["suggest_seconds"].sum()), float(runs["train_seconds"].sum())
     charged = int((runs["finished"] + runs["failed"] + runs["timed_out"]).sum())
-    share = thought / (thought + trained) if thought + trained > 0 else float("nan")
     origins = trials["origin"]
-    chosen = origins[~origins.isin([INITIAL, PROMOTION, WARM_START])]  # anew: not promoted or known before
-    new, by_chance = len(chosen), int((chosen == RANDOM).sum())
-    part = f"{repeated} of its {charged} charged trials ({repeated / (charged or 1):.0%})"
-    warnings = [
-        *([_disguise(origins, new, by_chance)] if design != RANDOM and by_chance > MOSTLY * new else []),
-        *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
-        *([f"{part} repeat an earlier one of their run"] if repeated > MANY_DUPLICATES * charged else []),
-        *_mixed(trials[list(WAY_COLUMNS)]),
-        *_slow(slow[slow.index.isin(trials.index)]),
-        *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
-    ]
-    unused = new > 0 and by_chance == new
-    return Honesty(
+    chosen = origins[~origins.isin([INITIAL, PROMOTION, WARM_START])]  # the new configurations
+    unused = len(chosen) > 0 and bool((chosen == RANDOM).all())
+    checks = SanityChecks(
         optimizer=optimizer,
         trials=count,
         shares=shares,
@@ -173,76 +152,72 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
         method_unused=design != RANDOM and unused,
         charged=charged,
         unfinished=charged - int(runs["finished"].sum()),
-        fallbacks=fallbacks,
-        failed_fits=failed_fits,
-        duplicates=exact,
-        isomorphic_duplicates=isomorphic,
-        suggest_seconds=thought / asks,
-        suggest_share=share,
-        idle_seconds=float(runs["idle_seconds"].sum()),
-        warnings=tuple(warnings),
+        fallbacks=int((trials["fallback"] != "").sum()),
+        failed_fits=int((trials["fallback"] == FAILED_FIT).sum()),
+        duplicates=int(runs["duplicates"].sum()),
+        isomorphic_duplicates=int(runs["isomorphic_duplicates"].sum()),
+        suggest_seconds=suggesting / asks,
+        suggest_share=suggesting / (suggesting + training) if suggesting + training > 0 else float("nan"),
+        warnings=(),
+    )
+    random = "" if design == RANDOM else _random_search_warning(origins, chosen)
+    execution = (_execution_warning(trials), _slow_start_warning(slow[slow.index.isin(trials.index)]))
+    warnings = (
+        random,
+        _failed_fits_warning(checks, asks),
+        _duplicates_warning(checks),
+        *execution,
+        _time_warning(checks),
+    )
+    return replace(checks, warnings=tuple(filter(None, warnings)))
+
+
+def _random_search_warning(origins: "pd.Series[str]", chosen: "pd.Series[str]") -> str:
+    """For an optimizer that drew most of its new configurations at random. chosen: the origins of these."""
+    new, random = len(chosen), int((chosen == RANDOM).sum())
+    if random <= MOSTLY_RANDOM * new:
+        return ""
+    known = {"the initial design": INITIAL, "the warm start": WARM_START}
+    before = [words for words, origin in known.items() if (origins == origin).any()]
+    start = f"after {before[0]}, " if before else ""
+    part = "all" if random == new else "most"
+    return f"{start}{random} of its {new} new configurations were random: {part} of it was random search"
+
+
+def _failed_fits_warning(checks: SanityChecks, asks: int) -> str:
+    failed = checks.failed_fits
+    return f"its model could not be fitted in {failed} of {asks} suggestions" if failed else ""
+
+
+def _duplicates_warning(checks: SanityChecks) -> str:
+    repeated, charged = checks.duplicates + checks.isomorphic_duplicates, checks.charged
+    if repeated <= MANY_DUPLICATES * charged:
+        return ""
+    return f"{repeated} of its {charged} charged trials ({repeated / charged:.0%}) repeat an earlier one of their run"
+
+
+def _execution_warning(trials: pd.DataFrame) -> str:
+    """For trials on different devices or with different arrangements: their results differ by more than the trial."""
+    columns = (trials[name] for name in EXECUTION_COLUMNS)
+    ways = Counter(way for way in zip(*columns, strict=True) if any(way))
+    if len(ways) < 2:
+        return ""
+    most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))
+    counts = ", ".join(f"{count} {arrangement} on {device}" for (device, arrangement), count in most_first)
+    return f"its trials were trained in {len(ways)} ways, whose results differ by rounding: {counts}"
+
+
+def _slow_start_warning(extra: "pd.Series[float]") -> str:
+    """extra: of `find_slow_starts`, this optimizer's part."""
+    if extra.empty:
+        return ""
+    return (
+        f"{len(extra)} of its trials {'was' if len(extra) == 1 else 'were'} the first of a worker and took more than "
+        f"{SLOW_START:g} times as long as the worker's others, {format_duration(float(extra.sum()))} more in total: "
+        "its training time probably includes one-time costs of a process (imports, compiling)"
     )
 
 
-def _disguise(origins: "pd.Series[str]", new: int, by_chance: int) -> str:
-    """Where most of what an optimizer chose anew was chance."""
-    given = {"initial design": INITIAL, "trials that it began with": WARM_START}
-    before = [words for words, origin in given.items() if (origins == origin).any()]
-    start = f"after the {before[0]} " if before else ""
-    part = "all" if by_chance == new else "most"
-    return f"{start}chance chose {by_chance} of its {new} new configurations: {part} of it was random search"
-
-
-def _mixed(how: pd.DataFrame) -> list[str]:
-    """Where its trials were trained in more than one way: then what differs between them is not the trial alone."""
-    ways = Counter(way for way in zip(*(how[name] for name in WAY_COLUMNS), strict=True) if any(way))
-    if len(ways) < 2:
-        return []
-    most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))
-    told = ", ".join(f"{count} {arrangement} on {device}" for (device, arrangement), count in most_first)
-    return [f"its trials were trained in {len(ways)} ways, whose results differ by rounding: {told}"]
-
-
-def _slow(extra: "pd.Series[float]") -> list[str]:
-    """Where first trials of workers were slow: imports and the like are in its training time."""
-    if extra.empty:
-        return []
-    return [
-        f"{len(extra)} of its trials {'was' if len(extra) == 1 else 'were'} the first of a worker and took more than "
-        f"{SLOW_START:g} times as long as the others there, {duration(float(extra.sum()))} more in all: what a process "
-        "does once (imports, compiling) is probably in its training time"
-    ]
-
-
-def clock_remarks(trials: pd.DataFrame) -> list[str]:
-    """What the reader of wall-clock times must know, in sentences; none where all is well."""
-    trained = trials[trials["origin"] != WARM_START]  # the others took no time here
-    known = trained[trained["started_at"].notna() & trained["finished_at"].notna()]
-    elapsed = (known["finished_at"] - known["started_at"]).dt.total_seconds()
-    measured = known["train_seconds"].fillna(0.0)
-    back = int((elapsed < 0.5 * measured - SLACK).sum())
-    ahead = int((known["train_seconds"].notna() & (elapsed > 2.0 * measured + STILL)).sum())
-    slept = "a clock was set ahead, or a machine slept"
-    remarks = [
-        f"{count} trial{'' if count == 1 else 's'} {what}. Do not believe wall-clock times."
-        for count, what in (
-            (back, "ended before the start, or sooner than the training can have: a clock was set back"),
-            (ahead, f"lasted by the clock more than an hour longer than twice the training: {slept}"),
-        )
-        if count
-    ]
-    still = sum(_standstill(together) for _, together in known.groupby(SOURCE, sort=False))
-    if still:
-        remarks.append(
-            f"For {duration(still)} in all no trial ran: the experiment was interrupted, or a clock was set ahead; "
-            "wall-clock times include that."
-        )
-    return remarks
-
-
-def _standstill(trials: pd.DataFrame) -> float:
-    """The seconds of all gaps of at least STILL between trials, suggestions taken off."""
-    ordered = trials.sort_values("started_at")
-    asked = ordered["started_at"] - pd.to_timedelta(ordered["suggest_seconds"].fillna(0.0), unit="s")
-    gaps = (asked - ordered["finished_at"].cummax().shift()).dt.total_seconds()
-    return float(gaps[gaps >= STILL].sum())
+def _time_warning(checks: SanityChecks) -> str:
+    share = checks.suggest_share
+    return f"suggestions took {share:.0%} of its training and suggestion time" if share > SLOW_SUGGESTIONS else ""

@@ -1,23 +1,23 @@
-"""The table of trials: what trials.csv holds, typed. One row per trial that ended.
+"""The table of trials: what trials.csv holds, with types. One row per trial that ended.
 
 | columns | type | meaning |
 |---|---|---|
-| run, optimizer, repeat | str, str, Int64 | whose trial it is; a run is one optimizer x one repeat |
-| trial, attempt, parent | Int64 | its number within the run, which attempt ended, the trial it descends from |
+| run, optimizer, repeat | str, str, Int64 | the trial's run: one optimizer x one repeat |
+| trial, attempt, parent | Int64 | number within the run, the attempt that ended, the trial it descends from |
 | origin | str | one of ORIGINS |
-| epochs | Int64 | its fidelity, and what it costs |
+| epochs | Int64 | its fidelity, and its cost |
 | objective, error, error_seed_1.. | float | what is minimised; validation errors (none for a synthetic problem) |
 | flops, flops_ratio | float | of one forward pass; ratio to the space's largest network |
 | diverged | bool | whether a training's loss stopped being finite |
 | status, reason | str | one of STATUSES, and why it did not finish |
-| suggest_seconds, train_seconds | float | the optimizer's time to ask, the worker's time to evaluate |
+| suggest_seconds, train_seconds | float | the optimizer's time to suggest, the worker's time to evaluate |
 | started_at, finished_at | UTC time | of the last attempt |
-| worker | str | who ran it |
-| lost_seconds | float | worker time of earlier attempts, which came to nothing; it may be absent, in older files |
-| device, arrangement | str, str | what it was trained on, and how; they may be absent, in older files |
-| fallback | str | one of FALLBACKS: whether chance chose in place of a model; if absent, in older files, notes tell |
-| note | str | what its optimizer wants known |
-| any other | as inferred | the variables of the space |
+| worker | str | name of the worker that ran it |
+| lost_seconds | float | worker time of earlier attempts, which were lost; optional |
+| device, arrangement | str, str | what it was trained on, and how; optional |
+| fallback | str | one of FALLBACKS: whether it was drawn at random in place of a model's suggestion; optional |
+| note | str | a remark of the optimizer |
+| any other | inferred | the variables of the space |
 """
 
 import re
@@ -40,32 +40,39 @@ _FLOAT_COLUMNS = ("objective", "error", "flops", "flops_ratio", "suggest_seconds
 _TIME_COLUMNS = ("started_at", "finished_at")
 COLUMNS = (*_TEXT_COLUMNS, *_INTEGER_COLUMNS, *_FLOAT_COLUMNS, "diverged", *_TIME_COLUMNS)
 LOST_SECONDS = "lost_seconds"
-WAY_COLUMNS = ("device", "arrangement")
+EXECUTION_COLUMNS = ("device", "arrangement")
 FALLBACK_COLUMN = "fallback"
 SOURCE = "run_directory"
-"""The run directory of a trial, where several were put together: its clock and its workers are those of no other."""
-_ADDED: dict[str, Any] = {
-    # A first attempt had none before it; what a later one's cost is not known.
-    LOST_SECONDS: lambda table: [0.0 if str(attempt) == "1" else None for attempt in table["attempt"]],
-    **dict.fromkeys((SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN), ""),
+"""The run directory of a trial, in a report of several: clocks and workers are only comparable within one."""
+OPTIONAL_COLUMNS: dict[str, Any] = {
+    LOST_SECONDS: 0.0,
+    **dict.fromkeys((SOURCE, *EXECUTION_COLUMNS, FALLBACK_COLUMN), ""),
 }
-"""What a table without one of these columns, as of an older file, gets in its place."""
+"""Columns that a table may lack, with their default values."""
 NEVER_EMPTY = ("run", "optimizer", "origin", "status", "repeat", "trial", "epochs", "attempt", "finished_at")
 LAST_COLUMN = "note"
-"""In a file, everything after this column is a variable."""
+"""In a file, every column after this one is a variable."""
 
 _SEED_ERROR = re.compile(r"error_seed_\d+")
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
+class ReportError(FmnasError, ValueError):
+    """A table of trials that cannot be compared: the input is wrong."""
+
+
+class ReportNotWritten(OSError):  # noqa: N818  # the disk failed, not the input
+    """A file of a report could not be written. The input is right: the same report may succeed later."""
+
+
 @dataclass(frozen=True)
 class Budget:
-    """What every optimizer may spend in each repeat.
+    """The budget of every optimizer in each repeat.
 
     evaluations: full trainings.
     epochs_per_evaluation: the epochs of a full training: the full fidelity.
-    seconds: limit on training plus suggestion, or None; whichever ends first ends a run.
+    seconds: limit on training plus suggestion time, or None; a run ends at whichever limit comes first.
     """
 
     evaluations: int
@@ -86,7 +93,7 @@ class Budget:
 
 
 class PlannedRun(NamedTuple):
-    """A run that the experiment has, whether or not one of its trials has ended."""
+    """A run of the experiment, whether or not one of its trials has ended."""
 
     run: str
     optimizer: str
@@ -96,10 +103,10 @@ class PlannedRun(NamedTuple):
 def read_trials(path: Path) -> pd.DataFrame:
     """The typed table of a trials.csv. A file without rows gives a table without rows.
 
-    Raises ReportError, naming file and column, for a missing or unknown column or a value that does not parse.
+    Raises ReportError, with file and column, for a missing or unknown column or a value that does not parse.
     """
     try:
-        # Everything arrives as text: pandas' guesses would turn an operation called "None" into a missing value.
+        # Read everything as text: pandas would turn an operation named "None" into a missing value.
         raw = pd.read_csv(path, dtype=object, keep_default_na=False, encoding="utf-8")
     except pd.errors.EmptyDataError:
         return typed_trials(pd.DataFrame(), str(path))
@@ -107,32 +114,33 @@ def read_trials(path: Path) -> pd.DataFrame:
         raise ReportError(f"cannot read the trials of {path}: {error}; is it a run directory's trials.csv?") from error
     _check_file_columns(list(raw.columns), path)
     for name in variable_columns(raw):
-        raw[name] = _inferred(raw[name])
+        raw[name] = _infer_type(raw[name])
     return typed_trials(raw, str(path))
 
 
 def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
-    """The table with every fixed column typed and checked; variables are left as they are.
+    """The table with every fixed column typed and checked. Variables are unchanged.
 
-    source: what to call the table in a message. Raises ReportError as `read_trials` does.
+    source: the name of the table in error messages. Raises ReportError as `read_trials`.
     """
     if table.columns.empty:
         table = pd.DataFrame(columns=list(COLUMNS))
     missing = [name for name in COLUMNS if name not in table]
     if missing:
         raise ReportError(f"{source}: column {missing[0]!r} is missing; a table of trials has {', '.join(COLUMNS)}")
-    typed = table.reset_index(drop=True).assign(**{name: of for name, of in _ADDED.items() if name not in table})
+    defaults = {name: value for name, value in OPTIONAL_COLUMNS.items() if name not in table}
+    typed = table.reset_index(drop=True).assign(**defaults)
     floats = (*_FLOAT_COLUMNS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
     conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any, Any]] = [
-        ((*_TEXT_COLUMNS, SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN), str, "", "object"),
+        ((*_TEXT_COLUMNS, SOURCE, *EXECUTION_COLUMNS, FALLBACK_COLUMN), str, "", "object"),
         (_INTEGER_COLUMNS, lambda value: np.int64(int(value)), None, "Int64"),
         (floats, float, None, "float64"),
-        (("diverged",), _boolean, False, "bool"),
-        (_TIME_COLUMNS, _time, None, "datetime64[ns, UTC]"),
+        (("diverged",), _parse_boolean, False, "bool"),
+        (_TIME_COLUMNS, _parse_time, None, "datetime64[ns, UTC]"),
     ]
     for names, convert, empty, dtype in conversions:
         for name in names:
-            typed[name] = _typed(typed[name], convert, empty, source).astype(dtype)
+            typed[name] = _convert(typed[name], convert, empty, source).astype(dtype)
     _check_values(typed, source)
     return typed
 
@@ -149,8 +157,8 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
 
 
 def is_column(name: str) -> bool:
-    """Whether a name is that of a column which is no variable: no variable may have it."""
-    return name in COLUMNS or name in _ADDED or _SEED_ERROR.fullmatch(name) is not None
+    """Whether a name is reserved for a fixed column. Variables must have other names."""
+    return name in COLUMNS or name in OPTIONAL_COLUMNS or _SEED_ERROR.fullmatch(name) is not None
 
 
 def _check_file_columns(columns: list[str], path: Path) -> None:
@@ -169,73 +177,65 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
         if empty.any():
             raise ReportError(f"{source}: column {name!r} is empty in row {table.index[empty][0]}; every trial has one")
     for name, allowed in (("status", STATUSES), ("origin", ORIGINS), (FALLBACK_COLUMN, FALLBACKS)):
-        odd = sorted(set(table[name]) - set(allowed))
-        if odd:
+        wrong = sorted(set(table[name]) - set(allowed))
+        if wrong:
             raise ReportError(
-                f"{source}: column {name!r} holds {odd[0]!r}; allowed are {', '.join(filter(None, allowed))}"
+                f"{source}: column {name!r} holds {wrong[0]!r}; allowed are {', '.join(filter(None, allowed))}"
             )
     if (table["epochs"] < 1).any():
         raise ReportError(f"{source}: column 'epochs' holds {table['epochs'].min()}; a trial has at least 1")
-    twice = table[table.duplicated(["optimizer", "repeat", "trial", "attempt"])]
-    if len(twice):
-        run, trial = twice["run"].iloc[0], twice["trial"].iloc[0]
+    repeated = table[table.duplicated(["optimizer", "repeat", "trial", "attempt"])]
+    if len(repeated):
+        run, trial = repeated["run"].iloc[0], repeated["trial"].iloc[0]
         raise ReportError(
-            f"{source}: trial {trial} of run {run!r} is there twice; run directories that hold the same optimizer and "
-            f"repeat cannot be put into one report: leave one out"
+            f"{source}: trial {trial} of run {run!r} appears twice; run directories with the same optimizer and repeat "
+            f"cannot be combined in one report: leave one out"
         )
 
 
-def _typed(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any, source: str) -> "pd.Series[Any]":
-    """A fixed column converted."""
+def _convert(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any, source: str) -> "pd.Series[Any]":
+    """A fixed column converted. Raises ReportError with the first value that does not parse."""
     if convert is float:
-        with suppress(ValueError, TypeError):  # in one go; what is not a number is named below
+        with suppress(ValueError, TypeError):  # the fast way; a wrong value is named below
             return column.astype(object).where(column != "", None).astype("float64")
 
     def converted(value: Hashable) -> Any:
         try:
             return convert(value)
         except (ValueError, TypeError, OverflowError) as error:
-            told = f"{source}: column {column.name!r} holds {value!r}, which does not parse: {error}"
-            raise ReportError(told) from error
+            message = f"{source}: column {column.name!r} holds {value!r}, which does not parse: {error}"
+            raise ReportError(message) from error
 
-    return _each(column, converted, missing)
+    return _map_distinct(column, converted, missing)
 
 
-def _each(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any = None) -> "pd.Series[Any]":
-    """The values converted, equal ones once, which for most columns is soon done; for "" and none at all `missing`."""
+def _map_distinct(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any = None) -> "pd.Series[Any]":
+    """The values converted, each distinct one once, which is fast; `missing` for "" and missing values."""
     codes, distinct = pd.factorize(column.astype(object))
     values = np.empty(len(distinct) + 1, dtype=object)
     values[:] = [*(missing if value == "" else convert(value) for value in distinct), missing]
     return pd.Series(values[codes], index=column.index, dtype="object")  # the code of a missing value is -1
 
 
-def _time(value: str | datetime) -> datetime:
+def _parse_time(value: str | datetime) -> datetime:
     time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _boolean(value: object) -> bool:
+def _parse_boolean(value: object) -> bool:
     if str(value) not in ("True", "False"):
         raise ValueError("allowed are True and False")
     return str(value) == "True"
 
 
-def _inferred(column: "pd.Series[str]") -> "pd.Series[Any]":
-    """A variable's column of text as integers, floats, booleans or text, whichever all its values are."""
-    given = [value for value in column.dropna().unique() if value != ""]
+def _infer_type(column: "pd.Series[str]") -> "pd.Series[Any]":
+    """A variable's column of text as integers, floats, booleans or text, whichever fits all values."""
+    values = [value for value in column.dropna().unique() if value != ""]
     convert: Callable[[str], Any] = str
-    if all(_INTEGER.fullmatch(value) for value in given):
+    if all(_INTEGER.fullmatch(value) for value in values):
         convert = int
-    elif all(_NUMBER.fullmatch(value) for value in given):
-        convert = float  # Python's parser is exact; pandas' fast one is off by an ulp now and then
-    elif all(value in ("True", "False") for value in given):
-        convert = _boolean
-    return _each(column, convert)
-
-
-class ReportError(FmnasError, ValueError):
-    """A table of trials that cannot be compared: the input is wrong."""
-
-
-class ReportNotWritten(OSError):  # noqa: N818  # it is what the disk did, no mistake in a call
-    """A file of a report that the disk would not take: the input is right, and the same report may succeed later."""
+    elif all(_NUMBER.fullmatch(value) for value in values):
+        convert = float  # Python's parser is exact; pandas' fast one is sometimes off by one ulp
+    elif all(value in ("True", "False") for value in values):
+        convert = _parse_boolean
+    return _map_distinct(column, convert)

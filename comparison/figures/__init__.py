@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from fmnas.comparison.figures import anytime, cell, importance, intervals, parallel, timeline, tradeoff
+from fmnas.comparison.figures import anytime, cell, importance, intervals, timeline, tradeoff
 from fmnas.comparison.figures.canvas import Drawing, Results
 
 FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
@@ -15,15 +15,11 @@ FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
     ("learning", tradeoff.learning),
     ("cells", cell.drawings),
     ("variables", importance.drawings),
-    ("variables", parallel.drawings),
     ("timeline", timeline.drawings),
 )
-"""The page's section, and what draws for it, in the order of the page."""
+"""The page's section and the function that draws for it, in the order of the page."""
 
 
-def drawn(results: Results) -> Iterator[Drawing]:
-    """Every figure that the data allow, in the order of the page, each drawn when it is asked for.
-
-    A figure without data is left out.
-    """
+def draw_figures(results: Results) -> Iterator[Drawing]:
+    """Draw every figure for which there are data, one at a time, in the order of the page."""
     return (replace(drawing, section=section) for section, draw in FIGURES for drawing in draw(results))

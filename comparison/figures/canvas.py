@@ -1,6 +1,6 @@
-"""What all figures share: what they are drawn from, what they become, an empty sheet, plain axes, a legend.
+"""What all figures share: their input and output, an empty figure, the style of axes, a legend.
 
-Drawn with the object interface of matplotlib alone: no global state, no display.
+Only matplotlib's object interface is used: no global state, no display.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANEL = (4.4, 3.0)
+PANEL_SIZE = (4.4, 3.0)
 """Width and height of one panel in inches: its text can be read on a phone without zooming."""
 TEXT, SMALL = 10, 9
 """Font sizes in points."""
 LEGEND_ROW = 0.22
-"""Inches of a row of a legend, and of the space around its rows."""
-MOST_LETTERS = 32
-"""Longer names at the side of a figure lose their middle."""
+"""Height of a row of a legend in inches, and of the space around its rows."""
+MAX_NAME_LENGTH = 32
+"""Longer names at the side of a figure are cut in the middle."""
 _LABELS = {1.2: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 2.2: (1.0, 2.0, 5.0)}
-"""Which multiples of the powers of ten are labelled on an axis of up to so many decades; the powers alone beyond."""
+"""Decades of a logarithmic axis, at most -> the multiples of powers of ten that are labelled."""
 TIME_UNITS = (
     (2 * 3600.0, 3600.0, "hours"),
     (2 * 60.0, 60.0, "minutes"),
     (0.2, 1.0, "seconds"),
     (0.0, 1e-3, "milliseconds"),
 )
-"""(from so many seconds on, seconds per unit, its name)"""
+"""(the least seconds for which the unit is used, seconds per unit, its name)"""
 Grid = Literal["x", "both"]
-"""Across which axes lines are drawn."""
+"""The axes that have grid lines."""
 
 
 @dataclass(frozen=True)
@@ -50,44 +50,46 @@ class Results:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and what is told beside it.
+    """A figure, its caption, and where it goes.
 
-    name: of its files, and of its ids on the page. caption: what it shows, and what it does not prove.
-    filed: whether it is written as PNG, SVG and PDF. shown: whether the page shows it.
-    wide: it needs the whole width, and scrolls on a narrow screen; others shrink, and stand beside one another where
-    there is room. optimizer: the one that it is about; "" for all.
-    leads: whether it stands at the top of the page, with the answer, and not in its section.
-    section: the page's section that shows it; the row in `figures.FIGURES` says it.
+    name: of its files, and prefix of its ids on the page. caption: what it shows, and what it does not prove.
+    is_saved: whether it is written as PNG, SVG and PDF. is_on_page: whether the page shows it.
+    is_wide: it gets the full width, and scrolls on a narrow screen; others shrink, and are placed side by side.
+    optimizer: the one that it is about; "" for all.
+    is_lead: whether it is at the top of the page, with the result, and not in its section.
+    section: the page's section that shows it; set from the row in `figures.FIGURES`.
     """
 
     name: str
     figure: "Figure"
     caption: str = ""
-    filed: bool = True
-    shown: bool = True
-    wide: bool = False
+    is_saved: bool = True
+    is_on_page: bool = True
+    is_wide: bool = False
     optimizer: str = ""
-    leads: bool = False
+    is_lead: bool = False
     section: str = ""
 
 
-def sheet(width: float, height: float, laid_out: bool = True) -> "Figure":
-    """An empty figure, so many inches wide and high, that makes room for what stands at its edges if `laid_out`."""
+def new_figure(width: float, height: float, is_constrained: bool = True) -> "Figure":
+    """An empty figure, in inches. is_constrained: whether the layout makes room for what is at its edges."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained" if laid_out else None)
+    return Figure(figsize=(width, height), layout="constrained" if is_constrained else None)
 
 
-def panel(width: float = PANEL[0], height: float = PANEL[1], grid: Grid = "both") -> "tuple[Figure, Axes]":
-    """A sheet with `plain` axes alone."""
-    figure = sheet(width, height)
+def new_panel(
+    width: float = PANEL_SIZE[0], height: float = PANEL_SIZE[1], grid: Grid = "both"
+) -> "tuple[Figure, Axes]":
+    """A figure with one pair of styled axes."""
+    figure = new_figure(width, height)
     axes = figure.subplots()
-    plain(axes, grid)
+    style_axes(axes, grid)
     return figure, axes
 
 
-def plain(axes: "Axes", grid: Grid = "both") -> None:
-    """The look of all axes: no frame, a faint grid, small labels in soft ink."""
+def style_axes(axes: "Axes", grid: Grid = "both") -> None:
+    """Give axes the common style: no frame, a faint grid, small soft labels."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SOFT)
     axes.tick_params(labelsize=SMALL, color=SOFT, labelcolor=SOFT, which="both")
@@ -95,16 +97,16 @@ def plain(axes: "Axes", grid: Grid = "both") -> None:
     axes.grid(axis=grid, color=LINE, linewidth=0.6)
 
 
-def label(axes: "Axes", x: str = "", y: str = "", title: str = "") -> None:
-    """Axis labels and a title at the left, none of them read as a formula."""
+def set_labels(axes: "Axes", x: str = "", y: str = "", title: str = "") -> None:
+    """Set the axis labels and a title at the left, without parsing them as formulas."""
     axes.set_xlabel(x, fontsize=TEXT, color=SOFT, parse_math=False)
     axes.set_ylabel(y, fontsize=TEXT, color=SOFT, parse_math=False)
     if title:
         axes.set_title(title, fontsize=TEXT + 1, color=INK, loc="left", parse_math=False)
 
 
-def logarithmic(axes: "Axes", bottom: float, top: float) -> None:
-    """A logarithmic y axis with plain numbers, from bottom to top."""
+def set_log_scale(axes: "Axes", bottom: float, top: float) -> None:
+    """Give the y axis a logarithmic scale with plain numbers, from bottom to top."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     decades = log10(top / bottom)
@@ -116,51 +118,53 @@ def logarithmic(axes: "Axes", bottom: float, top: float) -> None:
 
 
 def time_unit(longest: float) -> tuple[float, str]:
-    """What to divide seconds by where the longest time is so many seconds, and the name of the unit."""
+    """Seconds per unit, and the name of the unit, for an axis up to this number of seconds."""
     return next(((per, name) for least, per, name in TIME_UNITS if longest >= least), TIME_UNITS[-1][1:])
 
 
-def names_above(axes: "Axes", names: Sequence[str]) -> None:
-    """Names over the rows of a figure, the first at the top: however long, they take no width from the data."""
+def set_names_above(axes: "Axes", names: Sequence[str]) -> None:
+    """Write names above the rows of a figure, the first at the top: long names take no width from the data."""
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_ylim(len(names) - 0.55, -0.75)
     for row, name in enumerate(names):
-        look: dict[str, Any] = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
-        axes.text(0.0, row - 0.4, name, transform=axes.get_yaxis_transform(), **look)
+        style: dict[str, Any] = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
+        axes.text(0.0, row - 0.4, name, transform=axes.get_yaxis_transform(), **style)
 
 
-def few_ticks(axes: "Axes", whole: bool = False) -> None:
-    """As many ticks on the x axis as long numbers leave room for. whole: at whole numbers alone."""
-    axes.locator_params(axis="x", nbins=6, integer=whole)
-
-
-def names_down(axes: "Axes", names: Sequence[str]) -> None:
-    """Names as the ticks of the y axis, the first at the top; of long ones the middle is "…"."""
-    half = MOST_LETTERS // 2
-    short = [name if len(name) <= MOST_LETTERS else f"{name[: half - 1]}…{name[-half:]}" for name in names]
+def set_name_ticks(axes: "Axes", names: Sequence[str]) -> None:
+    """Make names the ticks of the y axis, the first at the top; long ones are cut in the middle."""
+    half = MAX_NAME_LENGTH // 2
+    short = [name if len(name) <= MAX_NAME_LENGTH else f"{name[: half - 1]}…{name[-half:]}" for name in names]
     axes.set_yticks(range(len(names)), short, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
 
 
-def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Artist"], lines: bool = True) -> None:
-    """A legend below: a line and a marker for each optimizer (lines), or a square as its bars; and what is extra.
+def limit_ticks(axes: "Axes", integers: bool = False) -> None:
+    """Limit the ticks of the x axis to what long numbers leave room for. integers: only at whole numbers."""
+    axes.locator_params(axis="x", nbins=6, integer=integers)
 
-    It has as many columns as names so long leave room for, and makes the figure higher by its rows.
+
+def add_legend(
+    figure: "Figure", optimizers: Mapping[str, Style], extra: Mapping[str, "Artist"], lines: bool = True
+) -> None:
+    """Add a legend below the figure, which becomes higher by its rows.
+
+    It has a line with a marker (lines) or a square for each optimizer, then the `extra` entries.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Artist] = [
-        Line2D([], [], linewidth=2.0, markersize=5.5, **line(style)) if lines else Patch(**bar(style))
-        for style in look.values()
+        Line2D([], [], linewidth=2.0, markersize=5.5, **line_style(style)) if lines else Patch(**bar_style(style))
+        for style in optimizers.values()
     ]
-    names = [*look, *extra]
+    names = [*optimizers, *extra]
     width = (0.8 if lines else 0.5) + max(map(len, names), default=0) * 0.55 * TEXT / 72  # inches of a column
     columns = max(1, min(len(names), int(figure.get_figwidth() / width)))
     figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (1 + -(-len(names) // columns)))
-    drawn = figure.legend(
+    legend = figure.legend(
         [*handles, *extra.values()],
         ["-"] * len(names),
         loc="outside lower center",
@@ -170,16 +174,16 @@ def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Art
         labelcolor=INK,
         handlelength=3.0 if lines else 1.2,
     )
-    for text, name in zip(drawn.get_texts(), names, strict=True):
-        text.set_parse_math(False)  # which "$" would begin
-        text.set_text(name)  # set afterwards: the legend drops a name that starts with "_"
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_parse_math(False)  # a "$" would begin a formula
+        text.set_text(name)  # set afterwards: matplotlib drops legend entries that start with "_"
 
 
-def line(style: Style) -> dict[str, Any]:
-    """How matplotlib draws an optimizer's line."""
+def line_style(style: Style) -> dict[str, Any]:
+    """matplotlib's arguments for an optimizer's line."""
     return {"color": style.colour, "linestyle": style.line, "marker": style.marker}
 
 
-def bar(style: Style) -> dict[str, Any]:
-    """How matplotlib draws an optimizer's bars: in its colour, its hatch in that of the ground."""
+def bar_style(style: Style) -> dict[str, Any]:
+    """matplotlib's arguments for an optimizer's bars."""
     return {"facecolor": style.colour, "edgecolor": GROUND, "linewidth": 0.0, "hatch": style.hatch}

@@ -1,7 +1,7 @@
-"""Drawings of configurations of the joint problem: the cell as a graph, the learning rate as it is reduced.
+"""Drawings of configurations of the joint problem: the cell as a graph, and the learning rate schedule.
 
-The cell's nodes stand on one line, inputs left, outputs right, so that no edge can hide behind a node. Every state
-takes one input from above and one from below; what stands on the edge is the operation.
+The cell's nodes are on one line, inputs left, outputs right, so that no edge is hidden behind a node. Every state
+has one input from above and one from below; the label of an edge is its operation.
 """
 
 import re
@@ -9,8 +9,17 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmnas.comparison.analysis.duplicates import has_cell
-from fmnas.comparison.analysis.formatting import number, shown
-from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
+from fmnas.comparison.analysis.formatting import format_number, format_value
+from fmnas.comparison.figures.canvas import (
+    PANEL_SIZE,
+    SMALL,
+    Drawing,
+    Results,
+    new_figure,
+    set_labels,
+    set_log_scale,
+    style_axes,
+)
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
 from fmnas.comparison.summary import FinalRow
 from fmnas.search_spaces import Cell, Schedule
@@ -21,27 +30,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 CELL = (
-    "Every state adds its two inputs, each through the operation on its edge; grey reaches no output. One good cell "
-    "does not show that its operations are good: its schedule and luck took part."
+    "Every state is the sum of its two inputs, each after the operation on its edge. Grey states reach no output. One "
+    "good cell does not prove that its operations are good: its schedule and luck contribute."
 )
-SCHEDULE = "The learning rate is reduced twice; the axis is the same for all."
+SCHEDULE = "The learning rate is reduced twice; the axis is the same for all optimizers."
 NODE_DISTANCE = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
 INPUT, STATE, OUTPUT, DEAD_STATE = GROUND, CARD, INK, "#9aa3ab"
-"""Neutral: the palette's colours are those of optimizers."""
+"""Neutral colours: those of the palette belong to optimizers."""
 ALONE, BESIDE = (0.01, 0.01, 0.98, 0.91), (0.0, 0.02, 0.68, 0.9)
 RATE, VALUES = (0.76, 0.47, 0.22, 0.45), (0.76, 0.02, 0.22, 0.3)
-"""Where in its row a cell without and with a schedule stands, the learning rate, and the values: left, bottom, width,
-height. They are given and not found: the solver of matplotlib's constrained layout (kiwisolver) adds up in the order of
-memory addresses, so that rows of panels come out an ulp apart from process to process, and the files with them."""
+"""Positions of axes within a row: a cell without and with a schedule, the learning rate, the values; left, bottom,
+width, height. They are fixed because the solver of matplotlib's constrained layout (kiwisolver) adds in the order of
+memory addresses: panels, and so files, would differ by an ulp from process to process."""
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
-"""What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
+"""The range of the schedule's variables: every drawing has the same axis."""
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """The best cell of each optimizer, with its schedule; one file with all of them. None for a space without cells."""
+    """The best cell of each optimizer, with its schedule; and one file with all of them. None without cells."""
     best = {
         name: (row, row.best_configuration)
         for name, row in results.summary.optimizers.items()
@@ -49,34 +58,34 @@ def drawings(results: Results) -> Iterator[Drawing]:
     }
     if not best:
         return
-    look = styles(results.summary.optimizers)
-    together = cells_figure({_found(name, row): configuration for name, (row, configuration) in best.items()})
-    yield Drawing("best_cell", together, shown=False)
+    looks = styles(results.summary.optimizers)
+    together = cells_figure({_title(name, row): configuration for name, (row, configuration) in best.items()})
+    yield Drawing("best_cell", together, is_on_page=False)
     for place, (name, (_, configuration)) in enumerate(best.items()):
         id_ = f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}"
         of_cell, of_schedule = (CELL, SCHEDULE) if place == 0 else ("", "")
-        yield Drawing(id_, cell_panel(configuration), of_cell, filed=False, wide=True, optimizer=name)
-        schedule = schedule_panel(configuration, look[name].colour)
+        yield Drawing(id_, cell_panel(configuration), of_cell, is_saved=False, is_wide=True, optimizer=name)
+        schedule = schedule_panel(configuration, looks[name].colour)
         if schedule is not None:
-            yield Drawing(f"{id_}_rate", schedule, of_schedule, filed=False, optimizer=name)
+            yield Drawing(f"{id_}_rate", schedule, of_schedule, is_saved=False, optimizer=name)
 
 
-def _found(name: str, row: FinalRow) -> str:
-    return f"{name}: {row.found_in.removeprefix(f'{name}/')}, objective {number(row.best)}"
+def _title(name: str, row: FinalRow) -> str:
+    return f"{name}: {row.found_in.removeprefix(f'{name}/')}, objective {format_number(row.best)}"
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
-    """The cell of a configuration, and beside it its SGD schedule if it has one.
+    """The cell of a configuration, next to its SGD schedule if it has one.
 
-    Raises SpaceError where the configuration's values describe no cell.
+    Raises SpaceError for values that do not describe a cell.
     """
     return cells_figure({title: configuration})
 
 
 def cells_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
-    """The same for several, one below the other: title -> configuration."""
-    schedules = any(has_schedule(each) for each in configurations.values())
-    figure = sheet(11.0 if schedules else 7.6, 3.7 * len(configurations), laid_out=False)
+    """Several `cell_figure`s, one below the other: title -> configuration."""
+    schedules = any(has_schedule(configuration) for configuration in configurations.values())
+    figure = new_figure(11.0 if schedules else 7.6, 3.7 * len(configurations), is_constrained=False)
     rows = figure.subfigures(len(configurations), 1, squeeze=False)[:, 0]
     for row, (title, configuration) in zip(rows, configurations.items(), strict=True):
         row.suptitle(title, fontsize=12, color=INK, parse_math=False)
@@ -86,7 +95,7 @@ def cells_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
 
 def cell_panel(configuration: Mapping[str, Any]) -> "Figure":
     """The cell alone, for a page."""
-    figure = sheet(6.6, 3.1, laid_out=False)
+    figure = new_figure(6.6, 3.1, is_constrained=False)
     _draw_cell(figure.add_axes((0.0, 0.0, 1.0, 1.0)), Cell.from_configuration(configuration))
     return figure
 
@@ -95,7 +104,7 @@ def schedule_panel(configuration: Mapping[str, Any], colour: str) -> "Figure | N
     """The learning rate alone, for a page; None for a configuration without a schedule."""
     if not has_schedule(configuration):
         return None
-    figure = sheet(PANEL[0] - 0.8, PANEL[1] - 0.5, laid_out=False)
+    figure = new_figure(PANEL_SIZE[0] - 0.8, PANEL_SIZE[1] - 0.5, is_constrained=False)
     draw_schedule(figure.add_axes((0.23, 0.2, 0.74, 0.76)), Schedule.from_configuration(configuration), colour)
     return figure
 
@@ -141,12 +150,12 @@ def _draw_output(
 
 
 def _height(span: int) -> float:
-    """How far from the line the apex of an edge over so many steps is."""
+    """The distance of the apex of an edge over `span` nodes from the line."""
     return RADIUS + 0.25 + 0.6 * span
 
 
 def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, colour: str) -> None:
-    """An arc from source to target, above (side 1) or below (side -1) the line, the higher the longer."""
+    """Draw an arc from source to target, above (side 1) or below (side -1) the line; longer ones are higher."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
@@ -171,7 +180,7 @@ def _draw_node(axes: "Axes", node: int, fill: str, ink: str) -> None:
 
 
 def _node_colours(node: int, live: tuple[int, ...], output: int) -> tuple[str, str]:
-    """Of a node and of the name in it."""
+    """The colours of a node and of the name in it."""
     if node < 1:
         return INPUT, INK
     if node not in live:
@@ -184,21 +193,21 @@ def _x(node: int) -> float:
 
 
 def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = INK) -> None:
-    """The learning rate as a step function of the share of the training done."""
+    """Draw the learning rate as a step function of the share of the training."""
     first = schedule.reduction_point_1
     second = first + (1 - first) * schedule.reduction_point_2
     rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2)]
     axes.step([0.0, first, second, 1.0], [*rates, rates[-1]], where="post", color=colour, linewidth=2.0)
-    logarithmic(axes, 0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
+    set_log_scale(axes, 0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
     axes.set_xlim(0, 1)
-    plain(axes)
-    label(axes, x="share of the training", y="learning rate")
+    style_axes(axes)
+    set_labels(axes, x="share of the training", y="learning rate")
 
 
 def write_values(axes: "Axes", schedule: Schedule) -> None:
-    """The six values of a schedule as a small table."""
+    """Write the values of a schedule as a small table."""
     axes.axis("off")
     for i, name in enumerate(SGD_NAMES):
         y = 0.92 - 0.18 * i
         axes.text(0.62, y, name.replace("_", " "), ha="right", va="center", fontsize=SMALL, color=SOFT)
-        axes.text(0.68, y, shown(getattr(schedule, name)), ha="left", va="center", fontsize=SMALL, color=INK)
+        axes.text(0.68, y, format_value(getattr(schedule, name)), ha="left", va="center", fontsize=SMALL, color=INK)

@@ -1,7 +1,7 @@
-"""Colours: one set for light pages and paper, one for dark pages; and one look per optimizer, the same in every figure.
+"""Colours for light pages and paper and for dark pages; and one style per optimizer, the same in every figure.
 
-Figures are drawn in the light colours. On the page each of these becomes a CSS variable of the same name, so that a
-figure follows the reader's choice of light or dark like the text around it.
+Figures are drawn in the light colours. On the page each colour becomes a CSS variable, so that figures follow the
+reader's light or dark mode.
 """
 
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ PAGE_COLOURS = {
 }
 """Name of a CSS variable -> (light, dark)."""
 
-# Okabe and Ito's palette, told apart with every kind of colour blindness; its yellow is too faint on white. The dark
-# set keeps the hues and raises the lightness. Black is not quite so: an SVG does not name a fill of #000000.
+# Okabe and Ito's palette, safe for colour blindness, without its yellow, which is too faint on white. The dark set has
+# the same hues, but is lighter. Black is #010101, because an SVG omits a fill of #000000.
 SERIES = {
     "blue": ("#0072b2", "#4da3e0"),
     "vermilion": ("#d55e00", "#f58a4b"),
@@ -30,7 +30,7 @@ SERIES = {
     "sky": ("#56b4e9", "#a8ddf8"),
     "black": ("#010101", "#fafafa"),
 }
-"""The same for the colours of optimizers."""
+"""Colours of optimizers: name of a CSS variable -> (light, dark)."""
 SERIES_COLOURS = tuple(light for light, _ in SERIES.values())
 CSS_COLOURS = PAGE_COLOURS | SERIES
 BLUE, VERMILION = SERIES_COLOURS[:2]
@@ -44,14 +44,14 @@ LINES = (
 """Solid, then dashes: (offset, (on, off, ...)) in line widths."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "////", "....", "xxxx")
-"""Of bars, which have neither dashes nor markers: the second, third and fourth optimizer of a colour are hatched."""
+"""Of bars, which have neither dashes nor markers: they distinguish optimizers of the same colour."""
 FIXED = ("bo-fm", "regularized-evolution", "bohb", "random")
-"""These look the same in every report, whoever they are compared with, and come first in this order."""
+"""These optimizers look the same in every report, and come first, in this order."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one optimizer is drawn, everywhere: colour, dashes, marker; its bars: colour, hatch."""
+    """How one optimizer is drawn: colour, dashes and marker of lines; colour and hatch of bars."""
 
     colour: str
     line: tuple[float, tuple[float, ...]]
@@ -61,9 +61,9 @@ class Style:
 
 def styles(optimizers: Iterable[str]) -> dict[str, Style]:
     """A style per optimizer, in the order of the legend: those of FIXED first, then by name."""
-    given = set(optimizers)
-    others = sorted(given - set(FIXED))
-    places = {name: i for i, name in enumerate((*FIXED, *others)) if name in given}
+    names = set(optimizers)
+    others = sorted(names - set(FIXED))
+    places = {name: i for i, name in enumerate((*FIXED, *others)) if name in names}
     return {
         name: Style(
             SERIES_COLOURS[i % len(SERIES_COLOURS)],
@@ -75,11 +75,11 @@ def styles(optimizers: Iterable[str]) -> dict[str, Style]:
     }
 
 
-def variables() -> dict[str, str]:
-    """A light colour -> the CSS variable that stands for it on the page."""
+def css_variables() -> dict[str, str]:
+    """Light colour -> the CSS variable that replaces it on the page."""
     return {light: f"var(--{name})" for name, (light, _) in CSS_COLOURS.items()}
 
 
-def declarations(dark: bool) -> str:
-    """The CSS declarations of all variables, light or dark."""
+def css_declarations(dark: bool) -> str:
+    """The CSS declarations of all variables, for light or dark mode."""
     return " ".join(f"--{name}: {pair[dark]};" for name, pair in CSS_COLOURS.items())

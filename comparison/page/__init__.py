@@ -1,1 +1,1 @@
-"""The page: facts and tables in Python, words and markup in a template, looks in a style sheet."""
+"""The page: tables and facts in Python, text and markup in templates, style in a style sheet."""

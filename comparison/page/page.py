@@ -1,7 +1,7 @@
-"""The page of a report: one self-contained file, for screen, phone and paper. No scripts, nothing fetched.
+"""The page of a report: one self-contained file, for screen, phone and paper. No scripts, nothing is fetched.
 
-Here are the facts of every section. sections.html.j2 has the words and the markup of each, page.html.j2 the document
-around them, both escape every text; page.css has the looks, whose colours are those of `figures.palette`.
+This file has the tables and facts of every section, sections.html.j2 their texts and markup, page.html.j2 the document
+around them, page.css the style, with the colours of `figures.palette`. The templates escape every text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,122 +14,121 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from fmnas.comparison.analysis.checkpoints import Checkpoint
 from fmnas.comparison.analysis.efficiency import AREA_FROM
-from fmnas.comparison.analysis.formatting import count, is_missing, listed, number
+from fmnas.comparison.analysis.formatting import format_count, format_number, is_missing, join_names
 from fmnas.comparison.analysis.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
-from fmnas.comparison.analysis.resampling import shortcoming
-from fmnas.comparison.analysis.retrained import shortfalls
-from fmnas.comparison.analysis.verdict import power
+from fmnas.comparison.analysis.resampling import coverage_warning
+from fmnas.comparison.analysis.retrained import reduced_settings
+from fmnas.comparison.analysis.verdict import describe_power
 from fmnas.comparison.figures.canvas import Drawing
 from fmnas.comparison.figures.files import inline_svg
-from fmnas.comparison.figures.palette import Style, declarations, styles, variables
+from fmnas.comparison.figures.palette import Style, css_declarations, css_variables, styles
 from fmnas.comparison.page import tables
 from fmnas.comparison.summary import ReportContext, Summary
 
 SAMPLE_WIDTH, SAMPLE_HEIGHT, MARKER_SIZE = 42, 14, 9.0
-"""Of a sample in the legend, in its own units."""
-MOST_NAMED_OPTIMIZERS = 6
-"""More optimizers are counted, not named, in the question."""
+"""Of a sample in the legend, in SVG units."""
+MAX_NAMED_OPTIMIZERS = 6
+"""With more optimizers the question has their number, not their names."""
 MANY_PAIRS = 15
-"""Of more pairs the reader is told how to ask for fewer."""
-FEWER = (
-    "So many pairs take many repeats. With `hypotheses: NAME` in the configuration, chosen before any result is known, "
-    "one optimizer is tested against each of the others and p corrected for these alone."
+FEWER_PAIRS_NOTE = (
+    "Many pairwise tests need many repeats. With `hypotheses: NAME` in the configuration, chosen before any result is "
+    "known, one optimizer is tested against each of the others, and p is corrected for these tests only."
 )
 
-
 Facts = Mapping[str, object]
-"""What a section tells beside the summary and the context, by name: tables and texts. One without any is left out."""
+"""What a section shows in addition to the summary and the context, by name: tables and texts."""
 
 
 @dataclass(frozen=True)
 class Section:
     """A part of the page.
 
-    id: what links lead to; and the macro of the template that writes the section, if it has one.
-    folded: shown only when the reader opens it.
+    id: the anchor; and the name of the section's macro in the template, if it has one.
+    is_folded: whether it is closed at first.
     """
 
     id: str
     title: str
-    folded: bool
+    is_folded: bool
     facts: Facts
     pictures: Sequence[Drawing]
 
 
-def page(summary: Summary, context: ReportContext, drawings: Iterable[Drawing]) -> str:
-    """The report as an HTML document, with those of the drawings that it shows."""
-    shown = [each for each in drawings if each.shown]
+def render_page(summary: Summary, context: ReportContext, drawings: Iterable[Drawing]) -> str:
+    """The report as an HTML document, with the drawings that are for the page."""
+    pictures = [drawing for drawing in drawings if drawing.is_on_page]
     return _template().render(
         summary=summary,
         context=context,
         question=_question(summary),
-        light=declarations(dark=False),
-        dark=declarations(dark=True),
+        light=css_declarations(dark=False),
+        dark=css_declarations(dark=True),
         area_from=f"{AREA_FROM:g}",
-        lead=[each for each in shown if each.leads],
-        sections=sections(summary, context, [each for each in shown if not each.leads]),
+        lead=[picture for picture in pictures if picture.is_lead],
+        sections=sections(summary, context, [picture for picture in pictures if not picture.is_lead]),
         svg=_svg,
-        look=styles(summary.optimizers),
-        colours=variables(),
+        looks=styles(summary.optimizers),
+        colours=css_variables(),
         sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
-        marker=_marker,
+        marker=_marker_path,
     )
 
 
 def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawing]) -> list[Section]:
-    """Those that have something to show, in the order of the page; what few will read is folded."""
+    """The sections with any content, in the order of the page; those with details are folded."""
     pictures: dict[str, list[Drawing]] = {}
-    for each in drawings:
-        pictures.setdefault(each.section, []).append(each)
+    for drawing in drawings:
+        pictures.setdefault(drawing.section, []).append(drawing)
     best = "Best cell" if len(summary.optimizers) == 1 else "Best cell of each optimizer"
-    steps = ", ".join(f"{step.share:.0%}" for step in summary.checkpoints)
-    untold = all(pair.verdict == TOO_FEW for pair in summary.tests.pairs)
-    tested = _tested(summary.tests) if summary.tests.most_repeats > 1 else {}
-    speed = {"area": tables.areas(summary), "targets": tables.targets(summary), "matched": tables.equivalents(summary)}
+    steps = ", ".join(f"{point.share:.0%}" for point in summary.checkpoints)
+    no_power = all(pair.verdict == TOO_FEW for pair in summary.tests.pairs)
+    tests = _tests(summary.tests) if summary.tests.most_repeats > 1 else {}
+    speed = {"area": tables.areas(summary), "targets": tables.targets(summary)}
     remarks = [remark.text for remark in summary.remarks if remark.optimizer]
     setup = {"sentences": context.setup, "settings": tables.settings(context.settings), "remarks": remarks}
-    again = {"environment": tables.environment(context.environment), "configuration": context.config_text}
-    warnings = [f"{row.optimizer}: {text}" for row in summary.honesty for text in row.warnings]
-    given: list[tuple[str, str, bool, Facts | None]] = [
-        ("result", "Result", False, {"table": tables.final_with_repeats(summary)}),
-        ("setup", "What was measured", False, setup),
-        ("statistics", "Pairwise tests", untold, tested),
-        ("retrained", "Test errors of the best, trained again", False, _again(summary, context)),
+    reproduce = {"environment": tables.environment(context.environment), "configuration": context.config_text}
+    warnings = [f"{row.optimizer}: {text}" for row in summary.sanity_checks for text in row.warnings]
+    checks = {"table": tables.sanity_checks(summary), "warnings": warnings}
+    all_sections: list[tuple[str, str, bool, Facts | None]] = [
+        ("result", "Result", False, {"table": tables.results_by_repeat(summary)}),
+        ("setup", "Setup", False, setup),
+        ("statistics", "Pairwise tests", no_power, tests),
+        ("retrained", "Test errors of the retrained configurations", False, _retrained(summary, context)),
         ("tradeoff", "Error against FLOPs", False, {"table": tables.tradeoffs(summary)}),
-        ("learning", "Learning curves of the best", True, None),
+        ("learning", "Learning curves of the best configurations", True, None),
         ("cells", best, False, {"found": _best_cells(summary, pictures.get("cells", ()))}),
         ("curves", "Anytime performance", True, None),
-        ("checkpoints", f"Results at {steps} of the budget", True, _shares(summary)),
-        ("speed", "Evaluations to match", True, speed),
+        ("checkpoints", f"Results at {steps} of the budget", True, _checkpoints(summary)),
+        ("speed", "Speed of improvement", True, speed),
         ("variables", "Influence of the variables", True, None),
         ("timeline", "Worker timeline", True, None),
         ("spent", "Cost of every run", True, {"table": tables.ledger(summary)}),
-        ("honesty", "Sanity checks", not warnings, {"table": tables.honesty(summary), "warnings": warnings}),
+        ("sanity_checks", "Sanity checks", not warnings, checks),
         ("incidents", "Failures and notes", False, {"table": tables.incidents(summary)}),
         ("configurations", "Best configurations", True, {"table": tables.configurations(summary)}),
-        ("reproduce", "Reproduce", True, again),
+        ("reproduce", "Reproduce", True, reproduce),
     ]
     return [
-        Section(id_, title, folded, facts or {}, pictures.get(id_, ()))
-        for id_, title, folded, facts in given
+        Section(id_, title, is_folded, facts or {}, pictures.get(id_, ()))
+        for id_, title, is_folded, facts in all_sections
         if any(pictures.get(id_, ()) if facts is None else facts.values())
     ]
 
 
 def _question(summary: Summary) -> str:
-    """What the experiment asks."""
+    """The question that the experiment answers."""
     budget, names = summary.budget, list(summary.optimizers)
     epochs = budget.epochs_per_evaluation
     cost = f"{budget.evaluations} evaluations" + ("" if epochs == 1 else f" of {epochs} epochs")
     if len(names) < 2:
-        return f"What is found on {summary.problem} within {cost}?"
-    who = listed(names, "or") if len(names) <= MOST_NAMED_OPTIMIZERS else f"{len(names)} optimizers"
-    return f"Which finds the lowest objective on {summary.problem} within {cost}: {who}?"
+        return f"What is the lowest objective on {summary.problem} within {cost}?"
+    who = join_names(names, "or") if len(names) <= MAX_NAMED_OPTIMIZERS else f"{len(names)} optimizers"
+    return f"Which optimizer finds the lowest objective on {summary.problem} within {cost}: {who}?"
 
 
 @cache
 def _template() -> Template:
-    """The template of the page. A name that it does not know raises; every text in it is escaped."""
+    """The template of the page. An unknown name raises; every text is escaped."""
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -138,71 +137,72 @@ def _template() -> Template:
 
 
 def _svg(drawing: Drawing) -> str:
-    """The figure as the page holds it; a wide one is never narrower than it is, and scrolls."""
-    least = 1.0 if drawing.wide else 0.0
+    """The figure as SVG; a wide one never shrinks, but scrolls."""
+    least = 1.0 if drawing.is_wide else 0.0
     return inline_svg(drawing.figure, drawing.name, drawing.name.replace("_", " "), least)
 
 
-def _marker(style: Style) -> str:
+def _marker_path(style: Style) -> str:
     """matplotlib's marker in the middle of a sample, as an SVG path."""
     from matplotlib.markers import MarkerStyle
 
-    drawn, paths = MarkerStyle(style.marker), []
-    for shape in drawn.get_path().transformed(drawn.get_transform()).to_polygons():
+    marker, paths = MarkerStyle(style.marker), []
+    for shape in marker.get_path().transformed(marker.get_transform()).to_polygons():
         corners = np.array([SAMPLE_WIDTH / 2, SAMPLE_HEIGHT / 2]) + np.array([MARKER_SIZE, -MARKER_SIZE]) * shape
         paths.append(f"M{'L'.join(f'{x:.1f} {y:.1f}' for x, y in corners)}Z")
     return "".join(paths)
 
 
-def _tested(tests: Comparisons) -> Facts:
-    """Paired tests of the hypotheses `family`, what so many repeats can show at all, and how to test fewer."""
+def _tests(tests: Comparisons) -> Facts:
+    """The paired tests, their hypotheses and power, and how to test fewer pairs."""
     if not tests.pairs:
         return {}
-    one = tests.hypotheses
+    name = tests.hypotheses
     return {
         "table": tables.pairs(tests),
-        "power": power(tests),
-        "family": "all pairs" if one == ALL else f"{one} against each of the others, as `hypotheses: {one}` has it",
+        "power": describe_power(tests),
+        "family": "all pairs" if name == ALL else f"{name} against each of the others (`hypotheses: {name}`)",
         "pairs": len(tests.pairs),
         "level": f"{LEVEL:.0%}",
-        "fewer": FEWER if one == ALL and len(tests.pairs) > MANY_PAIRS else "",
+        "fewer": FEWER_PAIRS_NOTE if name == ALL and len(tests.pairs) > MANY_PAIRS else "",
     }
 
 
-def _again(summary: Summary, context: ReportContext) -> Facts:
-    """The configurations trained anew, and in what these trainings had less than the search's."""
-    found = summary.retrained
-    if found is None:
+def _retrained(summary: Summary, context: ReportContext) -> Facts:
+    """The retrained configurations, and the settings in which the retraining had less than the search."""
+    retrained = summary.retrained
+    if retrained is None:
         return {}
     return {
-        "means": tables.retrained_means(found),
-        "rows": tables.retrained_rows(found),
-        "tested": _tested(found.tests),
-        "less": shortfalls(context.retrained, context.searched),
+        "means": tables.retrained_means(retrained),
+        "rows": tables.retrained_rows(retrained),
+        "tests": _tests(retrained.tests),
+        "reduced": reduced_settings(context.retrained, context.full_training),
     }
 
 
 def _best_cells(summary: Summary, pictures: Sequence[Drawing]) -> dict[str, str]:
-    """Where the best cell of an optimizer was found, for each that has pictures of it."""
-    drawn, found = {picture.optimizer for picture in pictures}, {}
+    """Where the best cell of an optimizer was found, for each optimizer with pictures of it."""
+    drawn = {picture.optimizer for picture in pictures}
+    places = {}
     for name, row in summary.optimizers.items():
         if name in drawn:
-            error = "" if is_missing(row.best_error) else f", validation error {number(row.best_error)}"
-            found[name] = f"{row.found_in}: objective {number(row.best)}{error}"
-    return found
+            error = "" if is_missing(row.best_error) else f", validation error {format_number(row.best_error)}"
+            places[name] = f"{row.found_in}: objective {format_number(row.best)}{error}"
+    return places
 
 
-def _shares(summary: Summary) -> Facts:
-    """The checkpoints; what their shares are in evaluations; the shortcoming of intervals over few repeats."""
-    steps = summary.checkpoints
+def _checkpoints(summary: Summary) -> Facts:
+    """The checkpoints, their shares in evaluations, and a warning for intervals over few repeats."""
+    points = summary.checkpoints
     return {
         "table": tables.checkpoints(summary),
-        "spent": ", ".join(map(_spent, steps)),
-        "short": shortcoming(*(len(row.values) for step in steps[-1:] for row in step.rows)),
+        "spent": ", ".join(map(_spent, points)),
+        "warning": coverage_warning(*(len(row.values) for point in points[-1:] for row in point.rows)),
     }
 
 
-def _spent(step: Checkpoint) -> str:
-    """What a checkpoint is in evaluations, and in whole epochs where these are no whole evaluations."""
-    part = "" if step.evaluations == int(step.evaluations) else f" ({step.epochs} whole epochs)"
-    return f"{step.share:.0%} are {count(step.evaluations)} evaluations{part}"
+def _spent(point: Checkpoint) -> str:
+    """A checkpoint in evaluations, and in whole epochs where these are not whole evaluations."""
+    part = "" if point.evaluations == int(point.evaluations) else f" ({point.epochs} whole epochs)"
+    return f"{point.share:.0%} = {format_count(point.evaluations)} evaluations{part}"

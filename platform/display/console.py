@@ -37,18 +37,22 @@ def print_summary(summary: "Summary", console: Console) -> None:
 
 def _print_retrained(retrained: "Retrained", console: Console) -> None:
     """The test errors of the best configurations, trained again, and which of their differences a test supports."""
-    from fmnas.comparison.analysis.formatting import interval, listed, number
+    from fmnas.comparison.analysis.formatting import format_interval, format_number, join_names
 
     alike = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
-    scale = f"not all in the same way, they differ in {listed(retrained.differ)}" if retrained.differ else alike
+    scale = f"not all in the same way, they differ in {join_names(retrained.differ)}" if retrained.differ else alike
     headers = ("optimizer", "validation error", "test error", "standard error", "95% interval")
     means = plain_table(headers, {"optimizer"}, "bold")
     for row in retrained.means:
-        values = (number(row.selected_error), number(row.error), number(row.standard_error, digits=2))
-        means.add_row(row.optimizer, *values, interval(row.low, row.high))
+        values = (
+            format_number(row.selected_error),
+            format_number(row.error),
+            format_number(row.standard_error, digits=2),
+        )
+        means.add_row(row.optimizer, *values, format_interval(row.low, row.high))
     pairs = plain_table(("test errors", "difference", "p corrected", "verdict"), {"test errors", "verdict"}, "bold")
     for pair in retrained.tests.pairs:
-        differences = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
+        differences = (format_number(pair.difference, digits=2), format_number(pair.p_corrected, digits=2))
         pairs.add_row(f"{pair.first} - {pair.second}", *differences, pair.verdict)
     console.print(f"The best of every run, trained again: {scale}", highlight=False)
     for table in (means, pairs) if retrained.tests.pairs else (means,):
@@ -58,9 +62,9 @@ def _print_retrained(retrained: "Retrained", console: Console) -> None:
 
 def _print_final(summary: "Summary", console: Console) -> None:
     """The final table: all of it in a file, what there is room for in a terminal, which is told of the others."""
-    from fmnas.comparison.page.tables import final
+    from fmnas.comparison.page.tables import results_table
 
-    found = final(summary)
+    found = results_table(summary)
     every = dict(zip(found.header, zip(*found.rows, strict=True), strict=False))
     columns, widths = _fitting(every, console.width if console.is_terminal else sys.maxsize)
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from fmnas.platform.experiment.ledger import RunAccount
+    from fmnas.platform.experiment.ledger import RunProgress
 
 
 class Activity(StrEnum):
@@ -31,7 +31,7 @@ def estimate_eta(work: Sequence[tuple[float, float]], seconds: float) -> float |
     return max(seconds / done * left, *(seconds / own * rest for own, rest in work if own > 0))
 
 
-def budget_fields(runs: Collection["RunAccount"]) -> dict[str, Any]:
+def budget_fields(runs: Collection["RunProgress"]) -> dict[str, Any]:
     """Return the epochs that all runs have spent together, their budget, and the spent share."""
     spent, budget = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
     return {"spent_epochs": spent, "budget_epochs": budget, "spent_share": round(spent / budget, 6)}

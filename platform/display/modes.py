@@ -18,7 +18,7 @@ from fmnas.platform.display.console import output, say
 from fmnas.platform.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fmnas.platform.experiment.ledger import RunAccount
+    from fmnas.platform.experiment.ledger import RunProgress
 
 
 def time_left(runs: Sequence[tuple[float, float]], seconds: float) -> float | None:
@@ -32,7 +32,7 @@ def time_left(runs: Sequence[tuple[float, float]], seconds: float) -> float | No
     return max(seconds / done * ahead, *(seconds / mine * left for mine, left in runs if mine > 0))
 
 
-def spent_of(runs: Collection["RunAccount"]) -> dict[str, Any]:
+def spent_of(runs: Collection["RunProgress"]) -> dict[str, Any]:
     """The facts of what runs have spent of their budgets together."""
     spent, whole = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
     return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": round(spent / whole, 6)}

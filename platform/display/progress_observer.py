@@ -37,7 +37,7 @@ from fmnas.platform.experiment.events import (
     event_to_dict,
 )
 from fmnas.platform.experiment.observer import Observer, PoolStatus, mean_epochs_done
-from fmnas.platform.experiment.trial_result import Outcome
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.problems import display_name
 from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces import Trial
@@ -79,10 +79,10 @@ class Progress(Observer):
     def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
         """Show the table, and report that work begins."""
         self._state, self._pool, self._started_at = state, pool, self._elapsed()
-        self._done_before = {run.name: run.budget.spent for run in state.runs.values()}
-        self._trials |= {key: pending.trial for key, pending in state.open.items()}
+        self._done_before = {run.name: run.budget.spent for run in state.ledger.runs.values()}
+        self._trials |= {key: pending.trial for key, pending in state.ledger.pending.items()}
         config = state.experiment.config
-        facts = {"name": config.name, "problem": config.problem, "runs": list(state.runs)}
+        facts = {"name": config.name, "problem": config.problem, "runs": list(state.ledger.runs)}
         self._log("start", facts, level=logging.DEBUG)
         if self._table_console is not None:
             self._live = Live(get_renderable=self.render, console=self._table_console, transient=True)
@@ -106,7 +106,7 @@ class Progress(Observer):
             self._live.stop()
             self._live = None
 
-    def on_event(self, event: Event, result: Outcome | None) -> None:
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
         """Report the start and the end of every trial and retraining."""
         match event:
             case Asked():
@@ -138,13 +138,13 @@ class Progress(Observer):
         line = f"{_trial_text(event.run, trial, attempt)}  starts on {short_worker_name(event.worker)}"
         self._log_event(event, line, logging.DEBUG if is_short else logging.INFO)
 
-    def _on_result(self, event: Finished | Failed | Lost, result: Outcome) -> None:
+    def _on_result(self, event: Finished | Failed | Lost, result: TrialResult) -> None:
         key = result.run, result.trial.id
         self._trials.pop(key, None)
         self._running.pop(key, None)
         if result.trial.origin == WARM_START:  # it took no time
             self._done_before[result.run] += result.trial.epochs
-        run, evaluation = self._state.runs[result.run], result.evaluation
+        run, evaluation = self._state.ledger.runs[result.run], result.evaluation
         value = format_value(evaluation.objective) if evaluation else f"{result.status}: {result.reason}"
         diverged = "  diverged" if evaluation and evaluation.diverged else ""
         line = (
@@ -164,7 +164,7 @@ class Progress(Observer):
     def _on_retrained(self, event: Retrained) -> None:
         self._running.pop((event.run, event.trial_id), None)
         self._test_errors[event.run] = sum(event.errors) / len(event.errors)
-        best = self._state.runs[event.run].best
+        best = self._state.ledger.runs[event.run].best
         line = (
             f"{event.run}  trial {event.trial_id}  validation error {format_value(best.error if best else None)}  "
             f"test error {format_value(self._test_errors[event.run])}"
@@ -184,7 +184,7 @@ class Progress(Observer):
         """Return the fields of every JSON event: budget spent or retrainings done, time left, and workers."""
         rows = self._rows()
         done, total = sum(row.done for row in rows), sum(row.total for row in rows)
-        work = {"done": done, "of": total} if self._retraining else budget_fields(self._state.runs.values())
+        work = {"done": done, "of": total} if self._retraining else budget_fields(self._state.ledger.runs.values())
         eta = self._eta(rows)
         return {
             **work,
@@ -201,8 +201,8 @@ class Progress(Observer):
                 for run in self._retraining.runs
             ]
         return [
-            _Row(run.name, run.budget.spent, run.budget.epochs, run.epochs_ahead, run.incumbent)
-            for run in self._state.runs.values()
+            _Row(run.name, run.budget.spent, run.budget.epochs, run.epochs_left, run.incumbent)
+            for run in self._state.ledger.runs.values()
         ]
 
     def _eta(self, rows: Sequence[_Row]) -> float | None:

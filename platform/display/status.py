@@ -6,7 +6,7 @@ The facts, as `fmnas status DIR --json` gives them:
 |---|---|
 | directory, name, problem | of the experiment |
 | state | starting, working, retraining, syncing; or how the last driver left: finished, interrupted, failed, killed |
-| driver | host, pid, visible (whether it can be seen from here), since; None where none is at work |
+| driver | host, pid, since; None where none is at work |
 | again | the command that goes on with it; None while a driver works, where all is done, and where no command can: \
 a function that `minimize` was given is not in the run directory |
 | spent_epochs, budget_epochs, spent_share | of all runs together |
@@ -23,10 +23,9 @@ Times are seconds since the epoch, `seconds` and `seconds_left` are seconds. `ep
 that no driver works on is not running.
 """
 
-import csv
 import time
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -38,20 +37,21 @@ from fmnas.platform.display.console import plain_table, say
 from fmnas.platform.display.modes import as_reached, as_time, spent_of, time_left
 from fmnas.platform.display.runs_table import Doing, as_number
 from fmnas.platform.display.summary import called
-from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
-from fmnas.platform.experiment.events import grown
-from fmnas.platform.experiment.journal import (
-    ASKED,
-    DRIVER,
-    ENDED,
-    ILLEGIBLE,
+from fmnas.platform.errors import Ending, legible
+from fmnas.platform.experiment.comparability import format_extension
+from fmnas.platform.experiment.events import (
+    Asked,
+    DriverStarted,
     DriverWork,
-    Record,
-    experiment_records,
-    stages,
+    Ended,
+    Event,
+    Failed,
+    RetrainingBegun,
+    event_to_dict,
 )
-from fmnas.platform.experiment.ledger import Ledger, OpenTrial, RunAccount, new_ledger
-from fmnas.platform.experiment.lock import Holder, look
+from fmnas.platform.experiment.journal import read_events
+from fmnas.platform.experiment.ledger import Ledger, PendingTrial, RunProgress, fold
+from fmnas.platform.experiment.lock import read_driver
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.problems import display_name
 from fmnas.platform.registry import IN_MEMORY, split_reference
@@ -59,7 +59,7 @@ from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces.records import CHARGED, WARM_START
 
 SHOWN_EVENTS = 8
-_OF_DRIVERS = {DRIVER: "began", ENDED: "left"}
+_OF_DRIVERS = {"driver_started": "began", "ended": "left"}
 """What these records mean to a person."""
 
 
@@ -67,16 +67,15 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     """The facts. now: seconds since the epoch. Raises RunDirectoryError for what is no run directory, or is damaged."""
     now = time.time() if now is None else now
     directory.check_present()
-    found = look(directory.lock)
-    driver = found if found and not found.dead else None
-    noted = driver.facts if driver else {}
-    records = experiment_records(directory)
-    config = stages(records)[-1]["config"]
-    ledger, last = _read(directory, config, records)
+    driver = read_driver(directory)
+    noted = driver or {}
+    events = read_events(directory)
+    ledger = fold(events)
+    config = ledger.config
     state = _state(driver, ledger.status)
     begun = float(noted["since"]) if state == "working" and noted.get("since") is not None else None
     running = [] if begun is None else list(ledger.running(begun))
-    reached = {(run, trial): epoch for run, trial, epoch in noted.get("reached", ())}
+    reached = {(run, trial): epoch for run, trial, epoch in noted.get("epochs_done", ())}
     begun_by_fmnas = (
         split_reference(config["problem"])[0] != IN_MEMORY
     )  # only `minimize` can go on with what it was given
@@ -89,56 +88,47 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
         "state": state,
         "driver": _driver(driver),
         "again": again,
-        **spent_of(ledger.accounts.values()),
+        **spent_of(ledger.runs.values()),
         "seconds_left": None if begun is None else _left(ledger, begun, now),
         "workers_busy": len(running) if state != "retraining" else None,
         "workers": noted.get("workers"),
         "runs": [
             {
-                **_run(account, ledger.full),
+                **_run(account, ledger.full_epochs),
                 "running": [
                     _trial(each, reached.get((run, each.trial.id)), now) for run, each in running if run == name
                 ],
             }
-            for name, account in ledger.accounts.items()
+            for name, account in ledger.runs.items()
         ],
-        "events": [_event(record) for record in last],
-        "retrained": _retrained(directory, ledger),
+        "events": [_event(event) for event in _last(events)],
+        "retrained": len(ledger.current_retrained()),
     }
 
 
-def _read(
-    directory: RunDirectory, config: Mapping[str, Any], records: Sequence[Record]
-) -> tuple[Ledger, Iterable[Record]]:
-    """The ledger, and the last of its records that tell of something."""
-    last = deque[Record](maxlen=SHOWN_EVENTS)
-    try:
-        ledger = new_ledger(config)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunDirectoryError(
-            f"{directory.journal}: it holds no whole configuration ({one_line(error)}); "
-            f"`{called()} {directory.command('report')}` says what to do"
-        ) from None
-    for line, record in enumerate(records[1:], start=2):
-        ledger.follow(line, record)
-        quiet = record["event"] in (ASKED, ILLEGIBLE)
-        if not quiet and (record["event"] != DRIVER or record["work"] == DriverWork.EXPERIMENT):
-            last.append(record)
-    return ledger, last
+def _last(events: Sequence[Event]) -> Sequence[Event]:
+    """The last that tell of something."""
+    told = [
+        event
+        for event in events[1:]
+        if not isinstance(event, Asked | RetrainingBegun)
+        and (not isinstance(event, DriverStarted) or event.work == DriverWork.EXPERIMENT)
+    ]
+    return told[-SHOWN_EVENTS:]
 
 
 def _left(ledger: Ledger, since: float, now: float) -> float | None:
     """Seconds to the end of all budgets, at the pace since then."""
     done = Counter[str]()
-    for outcome in ledger.outcomes:
+    for outcome in ledger.results:
         if outcome.status in CHARGED and outcome.trial.origin != WARM_START and outcome.finished_at >= since:
             done[outcome.run] += outcome.trial.epochs
-    runs = [(done[name], each.epochs_ahead) for name, each in ledger.accounts.items()]
+    runs = [(done[name], each.epochs_left) for name, each in ledger.runs.items()]
     seconds = time_left(runs, now - since)
     return None if seconds is None else round(seconds, 1)
 
 
-def _run(account: RunAccount, full: int) -> dict[str, Any]:
+def _run(account: RunProgress, full: int) -> dict[str, Any]:
     """What one run has come to."""
     spent, best = account.budget.spent, account.best
     return {
@@ -152,7 +142,7 @@ def _run(account: RunAccount, full: int) -> dict[str, Any]:
     }
 
 
-def _trial(opened: OpenTrial, epoch: int | None, now: float) -> dict[str, Any]:
+def _trial(opened: PendingTrial, epoch: int | None, now: float) -> dict[str, Any]:
     """One that is running."""
     return {
         "trial": opened.trial.id,
@@ -165,39 +155,37 @@ def _trial(opened: OpenTrial, epoch: int | None, now: float) -> dict[str, Any]:
     }
 
 
-def _state(driver: Holder | None, ended: str) -> str:
+def _state(driver: Mapping[str, Any] | None, ended: str) -> str:
     if driver is None:
         return ended or "killed"
+    if driver.get("workers") is None and driver.get("work") != DriverWork.SYNC:
+        return "starting"
     names: Mapping[str, str] = {
         DriverWork.EXPERIMENT: "working",
         DriverWork.RETRAINING: "retraining",
         DriverWork.SYNC: "syncing",
     }
-    return names.get(str(driver.facts.get("work")), "starting")
+    return names.get(str(driver.get("work")), "starting")
 
 
-def _driver(driver: Holder | None) -> dict[str, Any] | None:
-    if driver is None:
-        return None
-    return {"host": driver.host, "pid": driver.pid, "visible": driver.visible, "since": driver.facts.get("since")}
+def _driver(driver: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if driver is None else {key: driver.get(key) for key in ("host", "pid", "since")}
 
 
-def _event(record: Record) -> dict[str, Any]:
-    evaluation = record.get("evaluation")
+def _event(event: Event) -> dict[str, Any]:
+    data = event_to_dict(event)
+    evaluation = data.get("evaluation")
     objective = f"objective {as_number(evaluation['objective'])}" if evaluation else ""
-    said = ": ".join(record[key] for key in ("status", "reason") if record.get(key)) or grown(record.get("changes", {}))
-    text = objective or legible(said) or str(record.get("work", ""))
-    return {**{key: record.get(key) for key in ("at", "event", "run", "trial", "worker")}, "text": text}
-
-
-def _retrained(directory: RunDirectory, ledger: Ledger) -> int:
-    """How many of what is best now; a file that cannot be read is for the report to tell of."""
-    best = {name: str(account.best.trial.id) for name, account in ledger.accounts.items() if account.best}
-    try:
-        with directory.retrained.open(newline="", encoding="utf-8") as file:
-            return sum(best.get(row.get("run", "")) == row.get("trial") for row in csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return 0
+    ended = isinstance(event, Ended)
+    words = [data[key] for key in (("status", "reason") if ended else ("reason",)) if data.get(key)]
+    text = objective or legible(": ".join(words) or format_extension(data.get("changes", {}))) or data.get("work", "")
+    name = data.get("status") if isinstance(event, Failed) else data["event"]
+    return {
+        **{key: data.get(key) for key in ("at", "run", "worker")},
+        "event": name,
+        "trial": data.get("trial_id"),
+        "text": text,
+    }
 
 
 def print_status(facts: Mapping[str, Any], console: Console) -> None:
@@ -227,8 +215,7 @@ def _in_words(facts: Mapping[str, Any]) -> str:
     driver = facts["driver"]
     if driver is None:
         return {"killed": "its driver died without a word"}.get(facts["state"], facts["state"])
-    unseen = "" if driver["visible"] else ", which cannot be seen from here"
-    return f"{facts['state']}, process {driver['pid']} on {driver['host']}{unseen}"
+    return f"{facts['state']}, process {driver['pid']} on {driver['host']}"
 
 
 def _table(facts: Mapping[str, Any]) -> Table:

@@ -5,9 +5,9 @@ from typing import Any
 
 from fmnas.platform.config.errors import format_value
 from fmnas.platform.config.schema import Config, OptimizerConfig
-from fmnas.platform.experiment.configuration import differences
+from fmnas.platform.experiment.configuration import diff
 from fmnas.platform.experiment.experiment import Experiment
-from fmnas.platform.experiment.warm_start import Knowledge
+from fmnas.platform.experiment.warm_start import WarmStartData
 from fmnas.platform.problems import ALIASES
 from fmnas.platform.registry import IN_MEMORY, split_reference
 from fmnas.search_spaces import Space
@@ -40,7 +40,7 @@ def optimizer_settings(entry: OptimizerConfig) -> dict[str, Any]:
 def format_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
     """Yield `key = OURS and THEIRS` for every value that differs, of the keys that both have."""
     common = [key for key in ours if key in theirs and ours[key] != theirs[key]]
-    changed = differences({key: ours[key] for key in common}, {key: theirs[key] for key in common})
+    changed = diff({key: ours[key] for key in common}, {key: theirs[key] for key in common})
     for key, (our_value, their_value) in changed.items():
         yield f"{key} = {format_value(our_value)} and {format_value(their_value)}"
 
@@ -48,10 +48,10 @@ def format_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> It
 def warm_start_notes(experiment: Experiment) -> list[str]:
     """Return a note for every optimizer with a warm start: its trials, their cost, and what it does to the pairing."""
     entries = [entry for entry in experiment.config.optimizers if entry.warm_start is not None]
-    return [_warm_start_note(entry, experiment.config, experiment.knowledge) for entry in entries]
+    return [_warm_start_note(entry, experiment.config, experiment.warm_starts) for entry in entries]
 
 
-def _warm_start_note(entry: OptimizerConfig, config: Config, warm_starts: Mapping[str, Knowledge]) -> str:
+def _warm_start_note(entry: OptimizerConfig, config: Config, warm_starts: Mapping[str, WarmStartData]) -> str:
     source = warm_starts[entry.label]
     counts = sorted({len(trials) for trials in source.trials[: config.repeats]})
     count = "-".join(map(str, counts[:: max(1, len(counts) - 1)]))
@@ -82,3 +82,14 @@ def budget_change_notes(changes: Mapping[str, Any], config: Config) -> dict[str,
         "the larger budget from its start could have suggested other trials."
     )
     return {label: f"{label} {text}" for label in labels if label in existing}
+
+
+def format_extension(changes: Mapping[str, Any]) -> str:
+    """Return e.g. "repeats 3 -> 5, optimizers + tpe"."""
+    texts = []
+    for key, (before, after) in changes.items():
+        if isinstance(after, list):
+            texts.append(f"{key} + {', '.join(name for name in after if name not in before)}")
+        else:
+            texts.append(f"{key} {before} -> {'no limit' if after is None else after}")
+    return ", ".join(texts)

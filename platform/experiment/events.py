@@ -5,15 +5,25 @@ Times are seconds since the epoch, in UTC.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
-from fmnas.platform.environment import provenance
-from fmnas.platform.experiment.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT, OWN_FILES, DriverWork
-from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.experiment.warm_start import NOTHING, Knowledge, as_recorded
+from fmnas.platform.environment import Software
+from fmnas.platform.experiment.warm_start import WarmStartData
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED
+
+FORMAT = 3
+"""Version of the journal's format."""
+
+
+class DriverWork(StrEnum):
+    """What a driver works on."""
+
+    EXPERIMENT = "experiment"
+    RETRAINING = "retraining"
+    SYNC = "sync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +34,7 @@ class Begun:
     format: int
     config: Mapping[str, Any]
     at: float
-    warm_starts: Mapping[str, Knowledge] = field(default_factory=dict)
+    warm_starts: Mapping[str, WarmStartData] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,7 @@ class Extended:
     changes: Mapping[str, Any]
     config: Mapping[str, Any]
     at: float
-    warm_starts: Mapping[str, Knowledge] = field(default_factory=dict)
+    warm_starts: Mapping[str, WarmStartData] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +55,7 @@ class DriverStarted:
     """A process begins to work. work: a `DriverWork`. user_files: whose file -> its SHA-256."""
 
     work: str
-    fmnas: str | None
-    commit: str | None
-    python: str
-    torch: str | None
-    host: str
+    software: Software
     at: float
     user_files: Mapping[str, str] = field(default_factory=dict)
 
@@ -137,15 +143,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class RetrainingBegun:
-    """The incumbents are about to be retrained. epochs, images, seeds: of each; test_images: how many it is tested on.
+    """Incumbents are about to be retrained. epochs, images: of each training; seeds: number of trainings of each.
 
-    runs: those whose incumbents are still to be retrained in this way.
+    runs: those whose incumbents are still to be retrained with these settings.
     """
 
     epochs: int
     images: int
     seeds: int
-    test_images: int
     runs: tuple[str, ...]
     at: float
 
@@ -163,13 +168,14 @@ class RetrainingStarted:
 
 @dataclass(frozen=True, slots=True)
 class Retrained:
-    """An incumbent was retrained. errors: on the test images, one per seed."""
+    """An incumbent was retrained. errors: on the test images, one per seed. test_images: how many there are."""
 
     run: str
     trial_id: int
     attempt: int
     worker: str
     errors: tuple[float, ...]
+    test_images: int
     train_seconds: float
     started_at: float
     at: float
@@ -220,6 +226,8 @@ def event_to_dict(event: Event) -> dict[str, Any]:
         value = getattr(event, each.name)
         if isinstance(value, Trial | Evaluation):
             value = value.to_dict()
+        elif isinstance(value, Software):
+            value = asdict(value)
         elif each.name == "warm_starts":
             value = {label: known.to_dict() for label, known in value.items()}
         data[each.name] = value
@@ -239,58 +247,9 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
         rest["trial"] = Trial.from_dict(rest["trial"])
     if "evaluation" in rest:
         rest["evaluation"] = Evaluation.from_dict(rest["evaluation"])
+    if "software" in rest:
+        rest["software"] = Software(**rest["software"])
     if "warm_starts" in rest:
-        rest["warm_starts"] = {label: Knowledge.from_dict(known) for label, known in rest["warm_starts"].items()}
+        rest["warm_starts"] = {label: WarmStartData.from_dict(known) for label, known in rest["warm_starts"].items()}
     rest |= {key: tuple(rest[key]) for key in _TUPLES if key in rest}
     return EVENT_TYPES[name](**rest)
-
-
-def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> dict[str, Any]:
-    """The record of a suggestion."""
-    return {"event": ASKED, "run": run, "trial": trial.to_dict(), "suggest_seconds": suggest_seconds, "at": at}
-
-
-def job_record(event: str, job: Job, worker: str, at: float, **facts: Any) -> dict[str, Any]:
-    """The record of a job on a worker: of STARTED, or of the status with which it ended, and what that tells of it."""
-    about = {"run": job.run, "trial": job.trial.id, "attempt": job.attempt, "worker": worker}
-    return {"event": event, **about, "at": at, **facts}
-
-
-def driver_record(work: DriverWork, at: float, files: Mapping[str, str]) -> dict[str, Any]:
-    """The record of a driver that begins: what it works at, and with what. files: SHA-256 of a user's own, by whose."""
-    return {"event": DRIVER, "work": work, **provenance(), **({OWN_FILES: dict(files)} if files else {}), "at": at}
-
-
-def ended_record(status: str, reason: str, at: float) -> dict[str, Any]:
-    """The record of a driver that leaves."""
-    return {"event": ENDED, "status": status, **({"reason": reason} if reason else {}), "at": at}
-
-
-def begun_record(
-    identity: str, config: Mapping[str, Any], at: float, knowledge: Mapping[str, Knowledge] = NOTHING
-) -> dict[str, Any]:
-    """The first record: the experiment's id, its resolved configuration, and what its optimizers begin with."""
-    head = {"event": BEGUN, "id": identity, "format": FORMAT, "config": dict(config)}
-    return {**head, **as_recorded(knowledge), "at": at}
-
-
-def extended_record(
-    changes: Mapping[str, Any], config: Mapping[str, Any], at: float, knowledge: Mapping[str, Knowledge] = NOTHING
-) -> dict[str, Any]:
-    """The record of an experiment that grows: dotted key -> [before, after], and the whole configuration after.
-
-    knowledge: of the optimizers that are new or have more repeats.
-    """
-    grown = {"event": EXTENDED, "format": FORMAT, "changes": dict(changes), "config": dict(config)}
-    return {**grown, **as_recorded(knowledge), "at": at}
-
-
-def grown(changes: Mapping[str, Any]) -> str:
-    """The changes of an extension in words, e.g. "repeats 3 -> 5, optimizers + tpe"."""
-    told = []
-    for key, (before, after) in changes.items():
-        if isinstance(after, list):
-            told.append(f"{key} + {', '.join(name for name in after if name not in before)}")
-        else:
-            told.append(f"{key} {before} -> {'no limit' if after is None else after}")
-    return ", ".join(told)

@@ -1,7 +1,7 @@
-"""An experiment: a problem, and one run for each optimizer and repeat, each with the same budget."""
+"""An experiment: a problem, and one run for each optimizer and repeat, all with the same budget."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,42 +10,39 @@ from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
 from fmnas.platform.config.schema import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.experiment.ledger import RunAccount, RunBudget
-from fmnas.platform.experiment.warm_start import NOTHING, Knowledge, WarmStart
+from fmnas.platform.experiment.trial_result import run_name
+from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStart, WarmStartData
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import OptimizerContext
-from fmnas.search_spaces import Subspace, Trial
+from fmnas.search_spaces import Configuration, Subspace, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers.problem import Problem, authors_points
 
 
-@dataclass(kw_only=True)
-class Run(RunAccount):
-    """One optimizer, one repeat, at work.
+@dataclass
+class Run:
+    """One optimizer and one repeat. concurrency: how many of its trials may be pending at once."""
 
-    concurrency: how many trials it may have in flight. warm_start: what it knows at its beginning. over: its optimizer
-    asks for no more that its budget affords.
-    """
-
+    label: str
+    repeat: int
     optimizer: Optimizer
     concurrency: int
-    warm_start: WarmStart = field(default_factory=WarmStart)
-    over: bool = False
+    warm_start: WarmStart
 
     @property
-    def done(self) -> bool:
-        """Whether nothing more can be asked, as things stand: what is in flight may be lost, and not be charged."""
-        return self.over or super().done
+    def name(self) -> str:
+        """Name of the run, e.g. "bo-fm/repeat-0"."""
+        return run_name(self.label, self.repeat)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that decides the results. knowledge: by label, what optimizers know at their beginning."""
+    """Everything that decides the results. warm_starts: optimizer label -> what it begins with."""
 
     config: Config
     problem: Problem
-    runs: tuple[Run, ...]
-    knowledge: Mapping[str, Knowledge] = field(default_factory=dict)
+    runs: Mapping[str, Run]
+    warm_starts: Mapping[str, WarmStartData] = field(default_factory=dict)
 
     @property
     def epochs(self) -> int:
@@ -54,92 +51,89 @@ class Experiment:
 
     @property
     def subspace(self) -> Subspace:
-        """The problem's space, and what the configuration fixes of it: the optimizers choose the rest."""
+        """The problem's space, restricted to what the configuration leaves to the optimizers."""
         return Subspace(self.problem.space, self.config.fixed)
 
-    def issued(self, run: Run, trial: Trial) -> Trial:
-        """A trial that the run's optimizer suggests as it goes on record, with a configuration of its own.
+    def finalize_trial(self, run: Run, trial: Trial, seeds: Mapping[int, int]) -> Trial:
+        """Return a suggested trial with its seed and its origin, and a copy of its configuration.
 
-        Raises OptimizerError as `WarmStart`.
+        seeds: trial id -> seed, of the run's earlier trials. Raises OptimizerError as `WarmStart.annotate`.
         """
-        copied = replace(trial, configuration=dict(trial.configuration), seed=self.trial_seed(run, trial))
-        return run.warm_start.marked(copied)
+        seed = self.trial_seed(run, trial, seeds)
+        return run.warm_start.annotate(replace(trial, configuration=dict(trial.configuration), seed=seed))
 
-    def trial_seed(self, run: Run, trial: Trial) -> int:
-        """What the trainings of a trial that the run's optimizer suggests derive their randomness from.
-
-        That of the trial it was promoted from, where promoted trials go on.
-        """
+    def trial_seed(self, run: Run, trial: Trial, seeds: Mapping[int, int]) -> int:
+        """Return the seed of a trial's trainings; a promoted trial that continues its parent has the parent's."""
         if self.config.checkpoints.continue_promoted and trial.origin == PROMOTION and trial.parent is not None:
-            return run.seeds[trial.parent]
+            return seeds[trial.parent]
         return derived_seed(self.config.seed, run.repeat, trial.id)
+
+    def build_optimizer(self, run: Run) -> Optimizer:
+        """Return a new optimizer for a run, as it is before its first suggestion."""
+        config = self.config
+        entry = next(entry for entry in config.optimizers if entry.label == run.label)
+        subspace = self.subspace
+        context = OptimizerContext(
+            seed=derived_seed(config.seed, run.repeat, zlib.crc32(run.label.encode())),
+            epochs=config.fidelity.epochs,
+            evaluations=config.budget.evaluations,
+            log_objective=self.problem.log_objective,
+            initial_design=tuple(_initial_design(config, subspace, entry, run)),
+        )
+        optimizer = entry.implementation.build(subspace.free, context, entry.options)
+        return SubspaceOptimizer(subspace, optimizer) if subspace.fixed else optimizer
+
+
+class PlaceholderOptimizer(Optimizer):
+    """Takes the place of an optimizer in an experiment that is only read."""
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        raise RunDirectoryError("this experiment was opened for reading, so its optimizers cannot be asked")
 
 
 def derived_seed(*parts: int) -> int:
-    """A seed below 2**32 that depends on all parts."""
+    """Return a seed below 2**32 that depends on all parts."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def build_experiment(config: Config, knowledge: Mapping[str, Knowledge] = NOTHING, heard: bool = True) -> Experiment:
-    """The experiment that a configuration describes, at its beginning.
+def build_experiment(
+    config: Config, warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS, with_optimizers: bool = True
+) -> Experiment:
+    """Return the experiment that a configuration describes, at its beginning.
 
-    knowledge: by label, of every optimizer with a warm_start. heard: whether its optimizers are to be asked; without
-    that, none is built. Raises RunDirectoryError where one has no knowledge.
+    with_optimizers: False if the experiment is only read; then no optimizer is built.
+    Raises RunDirectoryError if the data of a warm start are missing.
     """
     task = problem(config.problem, config.problem_settings)
-    subspace = Subspace(task.space, config.fixed)
+    placeholder = PlaceholderOptimizer(task.space)
     runs = [
-        Run(
-            entry.label,
-            repeat,
-            RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds),
-            optimizer=_optimizer(config, task, subspace, entry, repeat, known) if heard else NotAsked(task.space),
-            concurrency=entry.concurrency,
-            warm_start=known,
-        )
+        Run(entry.label, repeat, placeholder, entry.concurrency, _warm_start(entry, repeat, warm_starts))
         for repeat in range(config.repeats)
         for entry in config.optimizers
-        for known in (_warm_start(entry, repeat, knowledge),)
     ]
-    return Experiment(config, task, tuple(runs), knowledge)
+    experiment = Experiment(config, task, {run.name: run for run in runs}, warm_starts)
+    if with_optimizers:
+        for run in runs:
+            run.optimizer = experiment.build_optimizer(run)
+    return experiment
 
 
-class NotAsked(Optimizer):
-    """Stands for an optimizer in an experiment that is only read."""
-
-    def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        raise RunDirectoryError("an experiment that is only read has no optimizers to ask")
-
-
-def _optimizer(
-    config: Config, task: Problem, subspace: Subspace, entry: OptimizerConfig, repeat: int, known: WarmStart
-) -> Optimizer:
-    row = entry.implementation
-    design = [subspace.reduce(trial.configuration) for trial in known.trials]
-    if not design and row.takes_initial_design:
-        if config.initial_design == AUTHORS:
-            # Seed 0 repeats the authors' runs 0, 1, 2, ...; any other seed is a fresh sample by their recipe.
-            design = authors_points(subspace.free, derived_seed(config.seed, repeat) if config.seed else repeat)
-        else:
-            design = random_design(subspace.free, config.initial_points, derived_seed(config.seed, repeat))
-    setting = OptimizerContext(
-        seed=derived_seed(config.seed, repeat, zlib.crc32(entry.label.encode())),
-        epochs=config.fidelity.epochs,
-        evaluations=config.budget.evaluations,
-        log_objective=task.log_objective,
-        initial_design=tuple(design),
-    )
-    optimizer = row.build(subspace.free, setting, entry.options)
-    return SubspaceOptimizer(subspace, optimizer) if subspace.fixed else optimizer
+def _initial_design(config: Config, subspace: Subspace, entry: OptimizerConfig, run: Run) -> Sequence[Configuration]:
+    if run.warm_start.trials or not entry.implementation.takes_initial_design:
+        return [subspace.reduce(trial.configuration) for trial in run.warm_start.trials]
+    if config.initial_design == AUTHORS:
+        # Seed 0 repeats the authors' runs 0, 1, 2, ...; any other seed is a new sample by their recipe.
+        return authors_points(subspace.free, derived_seed(config.seed, run.repeat) if config.seed else run.repeat)
+    return random_design(subspace.free, config.initial_points, derived_seed(config.seed, run.repeat))
 
 
-def _warm_start(entry: OptimizerConfig, repeat: int, knowledge: Mapping[str, Knowledge]) -> WarmStart:
+def _warm_start(entry: OptimizerConfig, repeat: int, warm_starts: Mapping[str, WarmStartData]) -> WarmStart:
     if entry.warm_start is None:
         return WarmStart()
-    known = knowledge.get(entry.label)
-    if known is None or repeat >= len(known.trials):
+    data = warm_starts.get(entry.label)
+    if data is None or repeat >= len(data.trials):
         raise RunDirectoryError(
-            f"{entry.label}: warm_start = {entry.warm_start!r}, and its journal does not hold what repeat {repeat} of "
-            "it began with: put the journal back as it was, or run the configuration anew"
+            f"{entry.label}: warm_start = {entry.warm_start!r}: the journal does not have the trials that repeat "
+            f"{repeat} began with: restore the journal, or run the configuration again"
         )
-    return known.of(repeat)
+    return data.for_repeat(repeat)

@@ -1,31 +1,48 @@
-"""What the journal comes to: the one reader of its records, for driver, status, retraining and report.
+"""The ledger: budgets, pending trials and results, folded from the events of the journal.
 
-    ledger = new_ledger(config)
-    ledger.replay(records)
+    ledger = fold(read_journal(path))
 
-Every record changes it in one place. It builds no optimizer and writes nothing; `ExperimentState` adds the optimizers.
+The same code runs while an experiment is live and when its journal is read: the driver applies each event once it is
+on disk. The ledger builds no optimizer, loads no problem and writes nothing.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
+from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
-from fmnas.platform.experiment.journal import ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE, STARTED, DriverWork, Record
-from fmnas.platform.experiment.trial_result import Outcome, RunStanding, run_name
-from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
+from fmnas.platform.experiment.events import (
+    Asked,
+    Begun,
+    Cancelled,
+    DriverStarted,
+    DriverWork,
+    Ended,
+    Event,
+    Extended,
+    Failed,
+    Finished,
+    Lost,
+    Retrained,
+    RetrainingBegun,
+    RetrainingFailed,
+    RetrainingStarted,
+    Started,
+)
+from fmnas.platform.experiment.trial_result import TrialResult, run_name
+from fmnas.platform.experiment.warm_start import WarmStartData
+from fmnas.search_spaces import Trial
+from fmnas.search_spaces.records import CANCELLED, CHARGED, FINISHED, LOST, is_full
 
 
 @dataclass
 class RunBudget:
-    """A run's account: a hard cap over finished, failed and pending trials. The unit of cost is the epoch.
+    """The budget of a run: a hard limit on finished, failed and pending trials. The unit of cost is the epoch.
 
-    epochs: what the run may spend. seconds: limit on training plus suggestion, or None.
-    spent: epochs of trials that ended; lost work is the platform's and is not charged.
-    committed: epochs of trials in flight.
+    epochs: limit. seconds: limit on training plus suggestion, or None.
+    spent: epochs of trials that ended, without lost ones. committed: epochs of pending trials.
     """
 
     epochs: int
@@ -35,71 +52,72 @@ class RunBudget:
     seconds_spent: float = 0.0
 
     def affords(self, epochs: int, suggest_seconds: float = 0.0) -> bool:
-        """Whether a trial of that many epochs may start whose suggestion took so long and is not yet on the account."""
+        """Whether a trial of that many epochs may start. suggest_seconds: of that trial, not yet charged."""
         in_time = self.seconds is None or self.seconds_spent + suggest_seconds < self.seconds
         return in_time and self.spent + self.committed + epochs <= self.epochs
 
     def commit(self, epochs: int, suggest_seconds: float) -> None:
-        """A trial was asked and will run."""
+        """Reserve the epochs of a suggested trial and charge the suggestion."""
         self.committed += epochs
         self.seconds_spent += suggest_seconds
 
     def settle(self, epochs: int, train_seconds: float) -> None:
-        """A trial in flight ended, and is charged."""
+        """Charge a pending trial that ended."""
         self.committed -= epochs
         self.spent += epochs
         self.seconds_spent += train_seconds
 
     def release(self, epochs: int) -> None:
-        """A trial in flight was lost for good, and is not charged."""
+        """Free the epochs of a pending trial that was lost for good."""
         self.committed -= epochs
 
 
 @dataclass
-class RunAccount:
-    """One optimizer, one repeat, as the journal knows it.
+class RunProgress:
+    """One optimizer and one repeat, as far as the journal tells.
 
-    best: the trial with the lowest objective at full fidelity, the first of equals; None before the first.
-    ended: how many trials have ended. without_result: how many of them have no result.
-    seeds: trial -> its seed, of all that were asked.
+    best: the first trial with the lowest full-fidelity objective; None before the first.
+    ended: number of trials that ended. without_result: number of those without a result.
+    seeds: trial id -> its seed. is_exhausted: set by the driver if the next suggestion exceeds the budget; no event.
     """
 
-    optimizer_name: str
+    optimizer: str
     repeat: int
     budget: RunBudget
-    best: Outcome | None = None
+    best: TrialResult | None = None
     ended: int = 0
     without_result: int = 0
     seeds: dict[int, int] = field(default_factory=dict)
+    is_exhausted: bool = field(default=False, compare=False)
 
     @property
     def name(self) -> str:
-        """e.g. "bo-fm/repeat-0"."""
-        return run_name(self.optimizer_name, self.repeat)
+        """Name of the run, e.g. "bo-fm/repeat-0"."""
+        return run_name(self.optimizer, self.repeat)
 
     @property
     def incumbent(self) -> float | None:
-        """The lowest full-fidelity objective so far."""
+        """Lowest full-fidelity objective so far."""
         return self.best.objective if self.best else None
 
     @property
-    def done(self) -> bool:
-        """Whether its budget affords not even one more epoch, as things stand."""
-        return not self.budget.affords(1)
+    def is_done(self) -> bool:
+        """Whether no further trial can be suggested. A pending trial that gets lost may change that."""
+        return self.is_exhausted or not self.budget.affords(1)
 
     @property
-    def epochs_ahead(self) -> int:
-        """What it will still spend, as far as that is known."""
-        return self.budget.committed if self.done else self.budget.epochs - self.budget.spent
+    def epochs_left(self) -> int:
+        """Epochs that the run is still expected to spend."""
+        return self.budget.committed if self.is_done else self.budget.epochs - self.budget.spent
 
 
 @dataclass
-class OpenTrial:
-    """A trial asked and not ended.
+class PendingTrial:
+    """A suggested trial that has not ended.
 
-    attempt: how often it was started. losses: how often its worker was lost. cancelled: the record of a stop that left
-    it in the middle; None once it was started again. running: whether an attempt was started and did not end, and on
-    which worker. lost_seconds: what the attempts took that came to nothing.
+    attempt: number of attempts started. losses: number of workers lost. lost_seconds: duration of fruitless attempts.
+    cancelled: the event of a driver that stopped during the trial, until the trial is started again.
+    is_running: whether an attempt was started and has not ended.
     """
 
     trial: Trial
@@ -108,210 +126,237 @@ class OpenTrial:
     losses: int = 0
     started_at: float = 0.0
     worker: str = ""
-    cancelled: Record | None = None
-    running: bool = False
+    cancelled: Cancelled | None = None
+    is_running: bool = False
     lost_seconds: float = 0.0
 
-    def lose(self, at: float) -> None:
-        """The attempt that runs, if any, came to nothing: when it was cancelled, or else `at`."""
-        if self.running:
-            end = self.cancelled["at"] if self.cancelled else at
+    def end_attempt(self, at: float) -> None:
+        """Add the duration of the running attempt, if any, to the lost time. at: its end, unless it was cancelled."""
+        if self.is_running:
+            end = self.cancelled.at if self.cancelled else at
             self.lost_seconds += max(0.0, end - self.started_at)
-        self.running = False
+        self.is_running = False
 
 
+@dataclass(frozen=True, order=True)
+class RetrainSettings:
+    """How incumbents are retrained: epochs and images of each training, and the number of fresh seeds."""
+
+    epochs: int
+    images: int
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"epochs = {self.epochs}, images = {self.images}, seeds = {self.seeds}"
+
+
+@dataclass
 class Ledger:
-    """Accounts, open trials and outcomes.
+    """Everything that the events of an experiment add up to.
 
-    open: (run, trial) -> a trial asked and not ended, in the order asked.
-    outcomes: every trial that ended, in the journal's order.
-    drivers: the record of every driver that worked here, from journals of format 2 on. ended_before: of each of them,
-        how many trials had ended when it began.
-    extensions: the record of every extension, and how many trials had ended before it.
-    status: how the last driver left, an `Ending`; empty if it did not say, or still works.
-    pauses: begin and end of each time in which no driver worked at the experiment, in seconds since the epoch. A driver
-        that died worked until its last record.
+    id: of the experiment. config: its current configuration as plain data. warm_starts: optimizer label -> its data.
+    runs: name -> progress, in the order of the configuration.
+    pending: (run, trial id) -> a suggested trial that has not ended, in the order suggested.
+    results: every trial that ended, in order.
+    drivers: every driver that began.
+    extensions: every extension, with the number of results before it.
+    status: how the last driver left, an `Ending`; empty while one works, or if it crashed.
+    pauses: (begin, end) of the times without a driver of the experiment. A crashed driver counts until its last event.
+    retrained: settings -> run -> the retraining of its incumbent. retraining: the retraining begun last.
     """
 
-    def __init__(self, accounts: Iterable[RunAccount], full: int) -> None:
-        """full: the epochs of a full evaluation."""
-        self.full = full
-        self.accounts: dict[str, RunAccount] = {account.name: account for account in accounts}
-        self.open: dict[tuple[str, int], OpenTrial] = {}
-        self.outcomes: list[Outcome] = []
-        self.drivers: list[Record] = []
-        self.ended_before: list[int] = []
-        self.extensions: list[tuple[Record, int]] = []
-        self.status = ""
-        self.pauses: list[tuple[float, float]] = []
-        self._last_at, self._worked_until = 0.0, math.inf
+    id: str = ""
+    full_epochs: int = 1
+    config: Mapping[str, Any] = field(default_factory=dict)
+    warm_starts: dict[str, WarmStartData] = field(default_factory=dict)
+    runs: dict[str, RunProgress] = field(default_factory=dict)
+    pending: dict[tuple[str, int], PendingTrial] = field(default_factory=dict)
+    results: list[TrialResult] = field(default_factory=list)
+    drivers: list[DriverStarted] = field(default_factory=list)
+    extensions: list[tuple[Extended, int]] = field(default_factory=list)
+    status: str = ""
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+    retrained: dict[RetrainSettings, dict[str, Retrained]] = field(default_factory=dict)
+    retraining: RetrainingBegun | None = None
+    last_at: float = 0.0
+    worked_until: float = math.inf
 
-    def replay(self, records: Iterable[Record]) -> None:
-        """Take the records of a journal that come after its first.
+    def apply(self, event: Event) -> TrialResult | None:
+        """Apply one event. Returns the result if a trial ended with it.
 
-        Raises RunDirectoryError, naming the line, where one does not follow from those before it.
+        Raises KeyError, TypeError or ValueError for an event that does not follow from those before it.
         """
-        for line, record in enumerate(records, start=2):
-            self.follow(line, record)
-
-    def follow(self, line: int, record: Record) -> None:
-        """Take one record of a journal, its line counted from 1. Raises RunDirectoryError as `replay`."""
-        try:
-            self._follow(record)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = ", ".join(f"{key} {record[key]!r}" for key in ("event", "run", "attempt") if key in record)
-            raise RunDirectoryError(
-                f"line {line} of the journal ({what}) does not follow from the lines before it ({one_line(error)}): "
-                f"{self._advice(line)}"
-            ) from None
-
-    def _follow(self, record: Record) -> None:
-        self.apply(record)
-
-    def apply(self, record: Record) -> Outcome | None:
-        """Take one record; the outcome if a trial ended with it."""
-        event, last_at = record["event"], self._last_at
-        self._last_at = record.get("at", last_at)
-        self._take_pause(event, record)
-        if event == DRIVER:
-            self.drivers.append(record)
-            self.ended_before.append(len(self.outcomes))
-        if event != DRIVER or record["work"] == DriverWork.EXPERIMENT:
-            self.status = ""
-        if event == EXTENDED:
-            self.extensions.append((record, len(self.outcomes)))
-        elif event == ASKED:
-            self._asked(record)
-        elif event == STARTED:
-            self._started(record, last_at)
-        elif event == CANCELLED:
-            self.open[_key(record)].cancelled = record
-        elif event == LOST and not record["final"]:
-            opened = self.open[_key(record)]
-            opened.losses += 1
-            opened.lose(record["at"])
-        elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
-            return self._ended(record, event)
-        elif event == ENDED:
-            self.status = Ending(record["status"])
-        elif event not in (DRIVER, ILLEGIBLE):
-            raise ValueError(f"an event {event!r} is not known")
+        last_at, self.last_at = self.last_at, event.at
+        match event:
+            case RetrainingBegun() | RetrainingStarted() | Retrained() | RetrainingFailed():
+                self._retraining(event)
+                return None
+            case DriverStarted():
+                self._driver_started(event)
+                return None
+            case Begun() | Extended():
+                self._configure(event)
+            case _:
+                self.worked_until = event.at
+        self.status = Ending(event.status) if isinstance(event, Ended) else ""
+        match event:
+            case Asked():
+                self._asked(event)
+            case Started():
+                self._started(event, last_at)
+            case Cancelled():
+                self.pending[event.run, event.trial_id].cancelled = event
+            case Lost(final=False):
+                pending = self.pending[event.run, event.trial_id]
+                pending.losses += 1
+                pending.end_attempt(event.at)
+            case Finished() | Failed() | Lost():
+                return self._end(event)
         return None
 
-    def _take_pause(self, event: str, record: Record) -> None:
-        """Keep the time without a driver that ends with this record, if one does; a retraining is part of it."""
-        if event == DRIVER and record["work"] == DriverWork.EXPERIMENT:
-            if self._worked_until < record["at"]:
-                self.pauses.append((self._worked_until, record["at"]))
-            self._worked_until = record["at"]
-        elif event not in (DRIVER, EXTENDED):
-            self._worked_until = self._last_at
+    def cancelled_results(self) -> Iterator[TrialResult]:
+        """Yield a result for each trial that was running when the driver stopped; a resume repeats these trials."""
+        for (name, _), pending in self.pending.items():
+            run = self.runs[name]
+            if pending.cancelled is not None:
+                yield _result(run, pending, pending.cancelled)
 
-    def cancelled(self) -> Iterator[Outcome]:
-        """Trials that a stop left in the middle: a resume starts them again."""
-        for (name, _), opened in self.open.items():
-            account, record = self.accounts[name], opened.cancelled
-            if record is not None:
-                outcome = _outcome(account, opened, CANCELLED, record)
-                yield replace(outcome, standing=self._standing(account, account.incumbent))
+    def unfinished(self) -> Iterator[tuple[str, PendingTrial]]:
+        """Yield (run, trial) of the pending trials that were not cancelled."""
+        return ((name, pending) for (name, _), pending in self.pending.items() if pending.cancelled is None)
 
-    def pending(self) -> Iterator[tuple[str, OpenTrial]]:
-        """Trials asked and not ended, but for the cancelled ones; with the names of their runs."""
-        return ((name, opened) for (name, _), opened in self.open.items() if opened.cancelled is None)
+    def running(self, since: float) -> Iterator[tuple[str, PendingTrial]]:
+        """Yield (run, trial) of the trials that are running, if the current driver began at that time."""
+        return ((name, each) for name, each in self.unfinished() if each.is_running and each.started_at >= since)
 
-    def running(self, since: float) -> Iterator[tuple[str, OpenTrial]]:
-        """Those that a driver that began then has started; what a dead one left does not run."""
-        return ((name, opened) for name, opened in self.pending() if opened.running and opened.started_at >= since)
+    def pending_count(self, run: str) -> int:
+        """Return the number of pending trials of a run."""
+        return sum(name == run for name, _ in self.pending)
 
-    def in_flight(self, run: str) -> int:
-        """How many of a run's trials are open."""
-        return sum(name == run for name, _ in self.open)
+    def incumbents(self) -> Sequence[TrialResult]:
+        """Return the best full-fidelity result of each run that has one, in the order of the runs."""
+        return [run.best for run in self.runs.values() if run.best is not None]
 
-    def incumbents(self) -> Sequence[Outcome]:
-        """The best full-fidelity outcome of each run that has one, in the order of the runs."""
-        return [account.best for account in self.accounts.values() if account.best is not None]
+    def current_retrained(self) -> dict[str, Retrained]:
+        """Return run -> its retraining with the latest settings, if that is of the run's present incumbent."""
+        if self.retraining is None:
+            return {}
+        found = self.retrained.get(settings_of(self.retraining), {})
+        best = {result.run: result.trial.id for result in self.incumbents()}
+        return {run: found[run] for run in best if run in found and found[run].trial_id == best[run]}
 
-    def _asked(self, record: Record) -> None:
-        account, trial = self.accounts[record["run"]], Trial.from_dict(record["trial"])
-        account.seeds[trial.id] = trial.seed
-        account.budget.commit(trial.epochs, record["suggest_seconds"])
-        self.open[account.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
-
-    def _started(self, record: Record, last_at: float) -> None:
-        opened = self.open[_key(record)]
-        if opened.cancelled:
-            opened.lose(record["at"])
-        elif opened.running:
-            # Nobody ended the attempt before: its driver died, and with it all that ran. Its last record is from then.
-            for other in self.open.values():
-                other.lose(last_at)
-        opened.attempt, opened.started_at, opened.worker = record["attempt"], record["at"], record["worker"]
-        opened.cancelled, opened.running = None, True
-
-    def _ended(self, record: Record, status: str) -> Outcome:
-        """A result or a failure is charged, a loss is not."""
-        account, opened = self.accounts[record["run"]], self.open.pop(_key(record))
-        outcome = _outcome(account, opened, status, record)
-        evaluation, epochs = outcome.evaluation, opened.trial.epochs
-        if status in CHARGED:
-            account.budget.settle(epochs, evaluation.seconds if evaluation else outcome.seconds)
+    def _configure(self, event: Begun | Extended) -> None:
+        """Set the configuration: runs that exist keep what they did, and get the new budget."""
+        config = self.config = event.config
+        self.warm_starts |= event.warm_starts
+        if isinstance(event, Begun):
+            self.id = event.id
         else:
-            account.budget.release(epochs)
-        account.ended += 1
-        account.without_result += evaluation is None
-        best = account.incumbent
-        if evaluation and is_full(epochs, self.full):
-            best = evaluation.objective if best is None else min(best, evaluation.objective)
-        outcome = replace(outcome, standing=self._standing(account, best))
-        if best != account.incumbent:
-            account.best = outcome
-        self.outcomes.append(outcome)
-        return outcome
+            self.extensions.append((event, len(self.results)))
+        self.full_epochs = int(config["fidelity"]["epochs"])
+        epochs, seconds = int(config["budget"]["evaluations"]) * self.full_epochs, config["budget"].get("seconds")
+        before, self.runs = self.runs, {}
+        for repeat in range(config["repeats"]):
+            for label in (entry.get("label") or entry["name"] for entry in config["optimizers"]):
+                new = RunProgress(label, repeat, RunBudget(epochs, seconds))
+                run = self.runs[new.name] = before.get(new.name, new)
+                run.budget.epochs, run.budget.seconds = epochs, seconds
 
-    def _standing(self, account: RunAccount, incumbent: float | None) -> RunStanding:
-        return RunStanding(account.budget.spent / self.full, account.budget.spent, incumbent)
+    def _driver_started(self, event: DriverStarted) -> None:
+        self.drivers.append(event)
+        if event.work == DriverWork.EXPERIMENT:
+            self.status = ""
+            if self.worked_until < event.at:
+                self.pauses.append((self.worked_until, event.at))
+            self.worked_until = event.at
 
-    def _advice(self, line: int) -> str:
-        """What to do about a line that does not follow."""
-        driver = self.drivers[-1] if self.drivers else {}
-        if driver and not same_fmnas(driver, provenance()):
-            return (
-                f"it was written by {driver_in_words(driver)}, and this is {driver_in_words(provenance())}, which may "
-                "not know all that it says; use the other one"
-            )
-        return (
-            "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the "
-            f"file to its first {line - 1} lines"
-        )
+    def _retraining(self, event: RetrainingBegun | RetrainingStarted | Retrained | RetrainingFailed) -> None:
+        if isinstance(event, RetrainingBegun):
+            self.retraining = event
+        elif isinstance(event, Retrained):
+            if self.retraining is None:
+                raise ValueError("no retraining has begun")
+            self.retrained.setdefault(settings_of(self.retraining), {})[event.run] = event
+
+    def _asked(self, event: Asked) -> None:
+        run, trial = self.runs[event.run], event.trial
+        run.seeds[trial.id] = trial.seed
+        run.budget.commit(trial.epochs, event.suggest_seconds)
+        self.pending[run.name, trial.id] = PendingTrial(trial, event.suggest_seconds)
+
+    def _started(self, event: Started, last_at: float) -> None:
+        pending = self.pending[event.run, event.trial_id]
+        if pending.cancelled:
+            pending.end_attempt(event.at)
+        elif pending.is_running:
+            for other in self.pending.values():  # the driver before crashed: all its attempts ended with its last event
+                other.end_attempt(last_at)
+        pending.attempt, pending.started_at, pending.worker = event.attempt, event.at, event.worker
+        pending.cancelled, pending.is_running = None, True
+
+    def _end(self, event: Finished | Failed | Lost) -> TrialResult:
+        """Charge a result or a failure; free the epochs of a trial that was lost for good."""
+        run, pending = self.runs[event.run], self.pending.pop((event.run, event.trial_id))
+        result = _result(run, pending, event)
+        evaluation, epochs = result.evaluation, pending.trial.epochs
+        if result.status in CHARGED:
+            run.budget.settle(epochs, result.charged_seconds)
+        else:
+            run.budget.release(epochs)
+        run.ended += 1
+        run.without_result += evaluation is None
+        is_better = evaluation and (run.incumbent is None or evaluation.objective < run.incumbent)
+        if is_better and is_full(epochs, self.full_epochs):
+            run.best = result
+        self.results.append(result)
+        return result
 
 
-def new_ledger(config: Mapping[str, Any]) -> Ledger:
-    """Of an experiment at its beginning, by its resolved configuration as plain data."""
-    names = [entry.get("label") or entry["name"] for entry in config["optimizers"]]  # older ones have no labels
-    budget, repeats, full = config["budget"], range(config["repeats"]), int(config["fidelity"]["epochs"])
-    epochs, seconds = int(budget["evaluations"]) * full, budget.get("seconds")
-    accounts = [RunAccount(name, repeat, RunBudget(epochs, seconds)) for repeat in repeats for name in names]
-    return Ledger(accounts, full)
+def fold(events: Iterable[Event]) -> Ledger:
+    """Return the ledger of the events of a journal. Raises RunDirectoryError, naming the line, for an invalid one."""
+    ledger = Ledger()
+    for line, event in enumerate(events, start=1):
+        apply_line(ledger, line, event)
+    return ledger
 
 
-def _key(record: Record) -> tuple[str, int]:
-    return record["run"], record["trial"]
+def apply_line(ledger: Ledger, line: int, event: Event) -> TrialResult | None:
+    """Apply an event of a journal; see `Ledger.apply`. Raises RunDirectoryError, naming the line, if it is invalid."""
+    try:
+        return ledger.apply(event)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        driver = ledger.drivers[-1] if ledger.drivers else None
+        if driver is not None and not is_same_version(driver.software, provenance()):
+            written = format_driver(driver.software)
+            step = f"it was written by {written}, and this is {format_driver(provenance())}: use the former"
+        else:
+            step = f"restore the file; or keep a copy, cut it to its first {line - 1} lines, and resume from there"
+        raise RunDirectoryError(
+            f"line {line} of the journal ({type(event).__name__}) does not follow from the lines before it "
+            f"({one_line(error)}): {step}"
+        ) from None
 
 
-def _outcome(account: RunAccount, opened: OpenTrial, status: str, record: Record) -> Outcome:
-    started_at = opened.started_at if opened.attempt else record["at"]  # what is known needs no start
-    return Outcome(
-        optimizer=account.optimizer_name,
-        repeat=account.repeat,
-        trial=opened.trial,
-        status=status,
-        evaluation=Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None,
-        suggest_seconds=opened.suggest_seconds,
+def settings_of(retraining: RetrainingBegun) -> RetrainSettings:
+    """Return the settings of a retraining."""
+    return RetrainSettings(retraining.epochs, retraining.images, retraining.seeds)
+
+
+def _result(run: RunProgress, pending: PendingTrial, event: Finished | Failed | Lost | Cancelled) -> TrialResult:
+    started_at = pending.started_at if pending.attempt else event.at  # a warm-start trial is never started
+    statuses = {Finished: FINISHED, Lost: LOST, Cancelled: CANCELLED}
+    return TrialResult(
+        optimizer=run.optimizer,
+        repeat=run.repeat,
+        trial=pending.trial,
+        status=event.status if isinstance(event, Failed) else statuses[type(event)],
+        evaluation=event.evaluation if isinstance(event, Finished) else None,
+        suggest_seconds=pending.suggest_seconds,
         started_at=started_at,
-        finished_at=record["at"],
-        worker=record["worker"],
-        attempt=record["attempt"],
-        reason=legible(record.get("reason", "")),
-        lost_seconds=opened.lost_seconds,
-        seconds=record.get("seconds", max(0.0, record["at"] - started_at)),
+        finished_at=event.at,
+        worker=event.worker,
+        attempt=event.attempt,
+        reason="" if isinstance(event, Finished) else legible(event.reason),
+        lost_seconds=pending.lost_seconds,
+        seconds=event.seconds if isinstance(event, Failed) else max(0.0, event.at - started_at),
     )

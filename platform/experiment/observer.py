@@ -8,15 +8,18 @@ ends the experiment: the first one of each observer is logged. KeyboardInterrupt
             print(event)
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fmnas.platform.experiment.events import Event
-from fmnas.platform.experiment.trial_result import Outcome
+from fmnas.platform.experiment.trial_result import TrialResult
 
 if TYPE_CHECKING:
     from fmnas.platform.config.schema import Config
     from fmnas.platform.experiment.state import ExperimentState
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class PoolStatus(Protocol):
@@ -41,17 +44,57 @@ class Observer:
     def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
         """Called before the first job: `state` has everything that an earlier driver did."""
 
-    def on_event(self, event: Event, result: Outcome | None) -> None:
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
         """Called after every event is on disk and in the state. result: of the trial that ended with it, else None."""
 
     def on_suggesting(self, run: str) -> None:
         """Called before the optimizer of a run is asked for a trial, and with "" when it has answered."""
 
     def on_message(self, text: str) -> None:
-        """Called with a line for the user."""
+        """Called with a line for the user, also before `on_start`."""
 
     def on_end(self, status: str, reason: str) -> None:
-        """Called once, last. status: "finished", "interrupted" or "failed"; reason: why it failed, else empty."""
+        """Called once, last. status: "finished", "interrupted" or "failed"; reason: why it failed, else empty.
+
+        Both are of what this driver did; `state.ledger.status` is the status of the experiment.
+        """
+
+
+class Observers(Observer):
+    """Calls several observers, in order, and logs the first exception of each."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+        self._failed: set[int] = set()
+
+    def check(self, config: "Config") -> None:
+        """See `Observer.check`; exceptions are passed on."""
+        for observer in self._observers:
+            observer.check(config)
+
+    def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
+        self._call(lambda each: each.on_start(state, pool))
+
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
+        self._call(lambda each: each.on_event(event, result))
+
+    def on_suggesting(self, run: str) -> None:
+        self._call(lambda each: each.on_suggesting(run))
+
+    def on_message(self, text: str) -> None:
+        self._call(lambda each: each.on_message(text))
+
+    def on_end(self, status: str, reason: str) -> None:
+        self._call(lambda each: each.on_end(status, reason))
+
+    def _call(self, method: Callable[[Observer], None]) -> None:
+        for observer in self._observers:
+            try:
+                method(observer)
+            except Exception:
+                if id(observer) not in self._failed:
+                    self._failed.add(id(observer))
+                    _LOGGER.exception("%s failed; the experiment continues", type(observer).__name__)
 
 
 def mean_epochs_done(pool: PoolStatus, trainings: int) -> dict[tuple[str, int], int]:

@@ -1,35 +1,39 @@
-"""Replaying a journal: every optimizer is built anew and asked again, in the order that the journal recorded.
+"""Replay: every optimizer is built and asked again, and its suggestions are compared with the journal.
 
-The order of lines is the order of asks and tells, also where several trials were in flight. So an honest journal is
-followed to the last number. Where the experiment was extended, all optimizers are built anew for what it is from there
-on, and told what came before, as the driver did that went on. Where a suggestion differs, the recorded one takes its
-place (the optimizer is rebuilt up to there), and the replay goes on: one change of a record shows where it is, and in
-what it would have led to.
+The order of events is the order of asks and tells, also with several trials pending, so each suggestion must be equal
+to the last digit. After an extension, an optimizer is built for the larger experiment and told what it did before, as
+the driver did. After a mismatch, the optimizer is built again and told what the journal has, so a single changed line
+shows where it is and what would have followed from it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from fmnas.optimizers.isolation import same_working_directory
-from fmnas.platform.errors import LET_THROUGH, one_line, own_line
-from fmnas.platform.experiment.configuration import differences
-from fmnas.platform.experiment.experiment import Experiment, Run
-from fmnas.platform.experiment.journal import EXTENDED, Record
-from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, one_line, own_line
+from fmnas.platform.experiment.configuration import announce_user_code, diff, recorded_configs
+from fmnas.platform.experiment.events import Asked, Begun, Event, Extended
+from fmnas.platform.experiment.experiment import Experiment, Run, build_experiment
+from fmnas.platform.experiment.journal import read_events
+from fmnas.platform.experiment.ledger import Ledger, apply_line, fold
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.saved_problem import placeholder_problem
+from fmnas.platform.experiment.state import report_result, restore_suggestion
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import FmnasError, Trial
 
-MOST_DIFFERENCES = 100
-"""After so many differences of a run the rest of it is not compared: each takes as long as the run up to there."""
+MAX_MISMATCHES = 100
+"""After so many mismatches the rest of a run is not compared: each takes as long as the run up to there."""
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A suggestion that is not the recorded one.
+class Mismatch:
+    """A suggestion that differs from the recorded one.
 
-    line: of the journal, from 1. changes: what differs, key -> (recorded, asked again); a key of the configuration is
-    written `configuration.NAME`. reason: why there was nothing to compare; else empty.
+    line: of the journal, from 1. changes: key -> (recorded, replayed), e.g. of `configuration.x`.
+    reason: why there was nothing to compare, else empty.
     """
 
     line: int
@@ -38,108 +42,106 @@ class Difference:
     changes: Mapping[str, tuple[Any, Any]]
     reason: str = ""
 
+    def __str__(self) -> str:
+        changes = [f"{key} is {recorded!r}, replayed {now!r}" for key, (recorded, now) in self.changes.items()]
+        return f"line {self.line}: {self.run}, trial {self.trial}: {'; '.join(filter(None, [*changes, self.reason]))}"
 
-@dataclass(frozen=True)
-class Replayed:
-    """How many suggestions of each run were asked again, and which differ."""
 
-    asks: Mapping[str, int]
-    differences: tuple[Difference, ...]
+Step = tuple[int, Trial | TrialResult | Experiment]
+"""A line of the journal, and what it means to one run: a suggestion, a result, or a larger experiment."""
+
+
+def replay_directory(directory: RunDirectory, notify: Callable[[str], None]) -> tuple[dict[str, int], list[Mismatch]]:
+    """Replay the journal of a run directory; see `replay`. notify: called with a line on imported user code."""
+    events = read_events(directory)
+    announce_user_code(directory, events, notify)
+    with placeholder_problem(directory):
+        warm_starts = fold(events).warm_starts
+        configs = recorded_configs(directory, events)
+        return replay(events, [partial(build_experiment, config, warm_starts, False) for config in configs])
 
 
 def replay(
-    build: Callable[[], Experiment], records: Sequence[Record], extended: Sequence[Callable[[], Experiment]] = ()
-) -> Replayed:
-    """Follow the records that come after the journal's first.
+    events: Sequence[Event], experiments: Sequence[Callable[[], Experiment]]
+) -> tuple[dict[str, int], list[Mismatch]]:
+    """Replay the events of a journal. Returns the number of suggestions by run, and the mismatches in order.
 
-    build: gives the experiment at its beginning. extended: the same after each extension, in turn, with nothing done.
-    Raises RunDirectoryError for records that do not follow from each other.
+    experiments: build the experiment at its beginning and after each extension. Raises RunDirectoryError for an invalid
+    journal.
     """
-    state, coming = _Replay(build(), {}, ()), iter(extended)
-    found: list[Difference] = []
-    counts = Counter[str]()  # differences of each run
-    lost: set[str] = set()  # runs whose record cannot be followed any further
-    for index, record in enumerate(records):
-        if record["event"] == EXTENDED:
-            build = next(coming)
-            told = [(line, each) for line, each in enumerate(records[:index], start=2) if each.get("run") not in lost]
-            state = _Replay(build(), state.asks, told)
-        if record.get("run") in lost:
+    steps: dict[str, list[Step]] = {}
+    ledger, builders = Ledger(), iter(experiments)
+    for line, event in enumerate(events, start=1):
+        result = apply_line(ledger, line, event)
+        if isinstance(event, Begun | Extended):
+            experiment = next(builders)()
+            for name in experiment.runs:
+                steps.setdefault(name, []).append((line, experiment))
+        elif isinstance(event, Asked):
+            steps[event.run].append((line, event.trial))
+        elif result is not None:
+            steps[result.run].append((line, result))
+    counts = {name: sum(isinstance(what, Trial) for _, what in steps[name]) for name in ledger.runs}
+    mismatches = [each for name in counts for each in _replay_run(name, steps[name])]
+    return counts, sorted(mismatches, key=lambda each: each.line)
+
+
+def _replay_run(name: str, steps: Sequence[Step]) -> list[Mismatch]:
+    found: list[Mismatch] = []
+    seeds: dict[int, int] = {}
+    experiment: Experiment | None = None
+    for index, (line, what) in enumerate(steps):
+        if isinstance(what, Experiment):
+            experiment = what
+            _rebuild(experiment, name, steps[:index])
             continue
-        state.follow(index + 2, record)
-        difference = state.difference
-        if difference is None:
+        assert experiment is not None, "the first step of every run is an experiment"
+        run = experiment.runs[name]
+        if isinstance(what, TrialResult):
+            report_result(experiment, run, what)
             continue
-        counts[difference.run] += 1
-        if counts[difference.run] == MOST_DIFFERENCES:
-            lost.add(difference.run)
-            difference = replace(difference, reason=f"{MOST_DIFFERENCES} differ: the rest of this run is not compared")
-        else:
-            try:
-                _rebuild(state, build(), records[: index + 1])
-            except FmnasError as error:
-                lost.add(difference.run)
-                difference = replace(difference, reason=f"from here this run cannot be followed: {error}")
-        found.append(difference)
-    return Replayed(state.asks, tuple(found))
-
-
-class _Replay(ExperimentState):
-    """A state whose optimizers are asked again.
-
-    asks: of each run, so far. told: records of before, each with its line, which they hear of and are not asked for.
-    difference: how the last record's suggestion differs; None if it does not, or was none.
-    """
-
-    def __init__(self, experiment: Experiment, asks: Mapping[str, int], told: Sequence[tuple[int, Record]]) -> None:
-        super().__init__(experiment)
-        self._line, self._asking = 1, False
-        self.asks = {**dict.fromkeys(self.runs, 0), **asks}
-        self.difference: Difference | None = None
-        for line, record in told:
-            self.follow(line, record)
-        self._asking = True
-
-    def follow(self, line: int, record: Record) -> None:
-        self._line, self.difference = line, None
-        super().follow(line, record)
-
-    def _suggested(self, run: Run, recorded: Trial) -> None:
-        if not self._asking:
-            super()._suggested(run, recorded)
-            return
-        self.asks[run.name] += 1
-        found, reason = self._compare(run, recorded)
-        if found or reason:
-            self.difference = Difference(self._line, run.name, recorded.id, found, reason)
-
-    def _compare(self, run: Run, recorded: Trial) -> tuple[dict[str, tuple[Any, Any]], str]:
-        """What differs, and why there was nothing to compare."""
+        mismatch = _compare(experiment, run, line, what, seeds)
+        seeds[what.id] = what.seed
+        if mismatch is None:
+            continue
+        found.append(mismatch)
+        if len(found) == MAX_MISMATCHES:
+            found[-1] = replace(mismatch, reason=f"{MAX_MISMATCHES} mismatches: the rest of this run is not compared")
+            break
         try:
-            with same_working_directory():
-                suggested = run.optimizer.ask()
-            trial = None if suggested is None else self.experiment.issued(run, suggested)
-        except LET_THROUGH:
-            raise
-        except BaseException as error:  # whatever it is, it is a finding of the replay and not its end
-            return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"
+            _rebuild(experiment, name, steps[: index + 1])
+        except (FmnasError, ExperimentFailed) as error:
+            found[-1] = replace(mismatch, reason=f"the rest of this run cannot be replayed: {error}")
+            break
+    return found
+
+
+def _rebuild(experiment: Experiment, name: str, steps: Sequence[Step]) -> None:
+    """Give a run of the experiment a new optimizer, and tell it the suggestions and results of these steps."""
+    run = experiment.runs[name]
+    run.optimizer = experiment.build_optimizer(run)
+    for _, what in steps:
+        if isinstance(what, Trial):
+            restore_suggestion(run, what)
+        elif isinstance(what, TrialResult):
+            report_result(experiment, run, what)
+
+
+def _compare(experiment: Experiment, run: Run, line: int, recorded: Trial, seeds: Mapping[int, int]) -> Mismatch | None:
+    """Ask the optimizer of a run, and compare its suggestion with the recorded one."""
+    changes: dict[str, tuple[Any, Any]] = {}
+    reason = ""
+    try:
+        with same_working_directory():
+            suggested = run.optimizer.ask()
+        trial = None if suggested is None else experiment.finalize_trial(run, suggested, seeds)
+    except LET_THROUGH:
+        raise
+    except BaseException as error:  # user code may raise anything, which is a finding of the replay
+        reason = f"the optimizer failed: {one_line(error)}{own_line(error)}"
+    else:
         if trial is None:
-            return {}, "the optimizer had nothing to suggest"
-        return differences(asdict(recorded), asdict(Trial.from_dict(trial.to_dict()))), ""  # as a journal has it
-
-
-def _rebuild(state: _Replay, fresh: Experiment, records: Sequence[Record]) -> None:
-    """Put, in place of the optimizer that differed, one that was told what the journal says."""
-    name = records[-1]["run"]
-    told = ExperimentState(fresh)
-    for line, record in enumerate(records, start=2):
-        if record.get("run") == name:
-            told.follow(line, record)
-    state.runs[name].optimizer = told.runs[name].optimizer
-
-
-def difference_in_words(difference: Difference) -> str:
-    """A difference for a person."""
-    told = [f"{key} is {before!r}, asked again {now!r}" for key, (before, now) in difference.changes.items()]
-    what = "; ".join([*told, *([difference.reason] if difference.reason else [])])
-    return f"line {difference.line}: {difference.run}, trial {difference.trial}: {what}"
+            reason = "the optimizer had no suggestion"
+        else:
+            changes = diff(asdict(recorded), asdict(Trial.from_dict(trial.to_dict())))
+    return Mismatch(line, run.name, recorded.id, changes, reason) if changes or reason else None

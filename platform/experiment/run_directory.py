@@ -1,4 +1,4 @@
-"""The run directory: every file name in it, how its files are written, and what is checked when a user names one."""
+"""The run directory: the names of its files, how they are written, and the checks of a directory that a user names."""
 
 import errno
 import json
@@ -7,33 +7,30 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, cut
 from fmnas.search_spaces.files import write_aside
 
 
-class _In:
-    """A file or folder of a run directory, by its name there; of the class, this itself."""
+def _path(name: str) -> "cached_property[Path]":
+    def join(directory: "RunDirectory") -> Path:
+        return directory.place / name
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, directory: None, kind: type) -> "_In": ...
-    @overload
-    def __get__(self, directory: "RunDirectory", kind: type) -> Path: ...
-    def __get__(self, directory: "RunDirectory | None", kind: type) -> "Path | _In":
-        return self if directory is None else directory.place / self._name
+    return cached_property(join)
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """runs/<name>: the journal is the truth; all but retrained.csv can be rebuilt from it.
+    """A folder such as runs/NAME. Its journal is the truth; everything else can be rebuilt from it.
 
-    root: as the user wrote it, for messages. place: the same as an absolute path, which every file is found by: code
-    of a user's may change the working directory.
+    root: as the user wrote it, for messages. place: the absolute path, as user code may change the working directory.
+    config: the configuration with every default. lock: held while a driver works here; driver: who holds it.
+    environment: versions, commit, host and devices. problem: user-defined problem and optimizers, for reading.
+    checkpoints: folder of unfinished trainings. report: folder of the page and its figures.
+    secret: tracking URI with its password. artifacts: folder of the default MLflow store.
     """
 
     root: Path
@@ -42,30 +39,20 @@ class RunDirectory:
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", self.root.absolute())
 
-    config = _In("config.yaml")
-    """The configuration as resolved, with every default."""
-    journal = _In("journal.jsonl")
-    """The append-only log."""
-    lock = _In("driver.lock")
-    """There while a driver works in the directory."""
-    environment = _In("environment.json")
-    """Versions, commit, host, devices."""
-    problem = _In("problem.json")
-    """Of a problem that stands in no file: all but its function."""
-    checkpoints = _In("checkpoints")
-    """Folder of unfinished trainings, while there are any."""
-    trials = _In("trials.csv")
-    """A row per trial."""
-    retrained = _In("retrained.csv")
-    """A row per best configuration that was trained again; with the journal, what cannot be rebuilt."""
-    summary = _In("summary.json")
-    """The final table."""
-    report = _In("report")
-    """Folder of the page and its figures."""
-    page = _In("report/index.html")
-    """The self-contained page."""
-    artifacts = _In("mlartifacts")
-    """Where the default MLflow store keeps its artifacts."""
+    config = _path("config.yaml")
+    journal = _path("journal.jsonl")
+    lock = _path("driver.lock")
+    driver = _path("driver.json")
+    environment = _path("environment.json")
+    problem = _path("problem.json")
+    checkpoints = _path("checkpoints")
+    trials = _path("trials.csv")
+    retrained = _path("retrained.csv")
+    summary = _path("summary.json")
+    report = _path("report")
+    page = _path("report/index.html")
+    secret = _path("mlflow.secret")
+    artifacts = _path("mlartifacts")
 
     @property
     def store(self) -> str:
@@ -73,11 +60,11 @@ class RunDirectory:
         return f"sqlite:///{(self.place / 'mlflow.db').resolve()}"
 
     def command(self, name: str) -> str:
-        """A command on it as it can be typed after `fmnas`."""
+        """Return a command on this directory, as it can be typed after `fmnas`."""
         return f"{name} {shlex.quote(str(self.root))}"
 
     def create(self) -> None:
-        """Make the folder. Raises RunDirectoryError when it exists with anything in it, or cannot be written."""
+        """Make the folder. Raises RunDirectoryError if it is not empty or cannot be written."""
         self.check_absent()
         try:
             self.place.mkdir(parents=True, exist_ok=True)
@@ -86,104 +73,98 @@ class RunDirectory:
             probe.unlink(missing_ok=True)
         except OSError as error:
             raise RunDirectoryError(
-                f"run directory {self.root} cannot be written ({error.strerror}): give another with --out DIR"
+                f"run directory {self.root} cannot be written ({error.strerror}): choose another with --out DIR"
             ) from None
 
     def check_absent(self) -> None:
-        """Raise RunDirectoryError if something is there already; nothing is touched."""
+        """Raise RunDirectoryError if the directory has anything in it. Nothing is written."""
         if self.journal.exists():
             raise RunDirectoryError(
-                f"run directory {self.root} holds an experiment: go on with "
-                f"`fmnas {self.command('resume')}`, or give another with --out DIR"
-            )
-        if self.config.is_file() and self.environment.is_file():
-            raise RunDirectoryError(
-                f"run directory {self.root} was cut off before anything ran: remove it and run the configuration "
-                "again, or give another with --out DIR"
+                f"run directory {self.root} already has an experiment: continue it with "
+                f"`fmnas {self.command('resume')}`, or choose another with --out DIR"
             )
         if self.place.exists() and not self.place.is_dir():
-            raise RunDirectoryError(f"{self.root} is a file: give a run directory with --out DIR")
-        ours = (".writable", self.lock.name)  # whether the lock is held, only the lock itself can tell
+            raise RunDirectoryError(f"{self.root} is a file: choose a run directory with --out DIR")
+        ours = (".writable", self.lock.name, self.driver.name)  # whether the lock is held, only the lock itself tells
         files = self.place.iterdir() if self.place.exists() else ()
-        if any(file.name not in ours and not file.name.startswith(f".{self.lock.name}") for file in files):
-            raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
+        if any(file.name not in ours and not file.name.startswith(f".{self.driver.name}") for file in files):
+            raise RunDirectoryError(
+                f"run directory {self.root} is not empty: delete it if an earlier run was stopped before it began, or "
+                "choose another with --out DIR"
+            )
 
     def check_present(self) -> None:
-        """Raise RunDirectoryError unless an experiment lies here."""
+        """Raise RunDirectoryError unless the directory has an experiment."""
         if not self.journal.is_file():
             raise RunDirectoryError(
-                f"{self.root} is no run directory: {self.journal.name} is missing; give the folder that `fmnas run` "
-                "named. One that was stopped before its first line there has nothing to go on with: run it again"
+                f"{self.root} is not a run directory ({self.journal.name} is missing): give the folder that `fmnas run`"
+                " printed; if the run was stopped before it began, run it again"
             )
 
 
 def check_links(directory: RunDirectory) -> None:
-    """Raise RunDirectoryError where a folder that is written to is a link out of the directory."""
+    """Raise RunDirectoryError if a folder that is written to is a link out of the directory."""
     for folder in (directory.report, directory.artifacts, directory.checkpoints):
         if folder.is_symlink() and not folder.resolve().is_relative_to(directory.place.resolve()):
             raise RunDirectoryError(
-                f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory: files there would be "
-                "replaced. Remove the link, or write the report elsewhere with --out DIR"
+                f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory, whose files would be "
+                "replaced: delete the link, or write the report to another folder with --out DIR"
             )
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole, see `write_aside`. Raises ExperimentFailed when the disk will not take it."""
+    """Write a file atomically. Raises ExperimentFailed if the disk does not take it."""
     try:
         write_aside(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and resume") from error
+        raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): fix that and resume") from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """The same, as indented JSON."""
+    """Write indented JSON atomically. Raises ExperimentFailed if the disk does not take it."""
     write_text(path, json.dumps(data, indent=2, default=str) + "\n")
 
 
 def run_directory(path: Path, write: bool = False) -> RunDirectory:
-    """A directory that holds an experiment and can be read; and written, if that is to be done.
+    """Return an existing run directory that can be read, and written if `write`.
 
-    Raises RunDirectoryError for any other; nothing is touched.
+    Raises RunDirectoryError otherwise. Nothing is written.
     """
     directory = RunDirectory(path)
-    with looked_at(path):
+    with readable(path):
         directory.check_present()
-        for file in (directory.journal, directory.config, directory.lock):
+        for file in (directory.journal, directory.config):
             if file.exists():
                 file.open("rb").close()
         if write:
             check_links(directory)
-    needed = (path, directory.journal) if write else ()
-    shut = next((each for each in needed if not os.access(each, os.W_OK, effective_ids=True)), None)
-    if shut is not None:
-        raise RunDirectoryError(
-            f"{cut(str(shut))} cannot be written by you: copy it to a place that can, or ask its owner; a report "
-            "alone can be written elsewhere with --out DIR"
-        )
+    for needed in (path, directory.journal) if write else ():
+        if not os.access(needed, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise RunDirectoryError(
+                f"{cut(str(needed))}: no permission to write: copy the run directory, or ask its owner; `fmnas report` "
+                "can write to another folder with --out DIR"
+            )
     return directory
 
 
 def new_run_directory(path: Path) -> RunDirectory:
-    """A directory to run an experiment in. Raises RunDirectoryError where something is there, or nobody may look."""
+    """Return a run directory for a new experiment. Raises RunDirectoryError if it has anything in it."""
     directory = RunDirectory(path)
-    with looked_at(path, "with --out DIR"):
+    with readable(path, "with --out DIR"):
         directory.check_absent()
     return directory
 
 
 @contextmanager
-def looked_at(path: Path, how: str = "") -> Iterator[None]:
-    """Raise RunDirectoryError where the block cannot look at the path: its name is too long, or it is another's.
-
-    how: to give another, where that is not plain.
-    """
+def readable(path: Path, how: str = "") -> Iterator[None]:
+    """Raise RunDirectoryError if the context cannot access the path. how: how to choose another, for the message."""
     try:
-        # In bytes, on Linux; also below a folder that is yet to be.
+        # In bytes, on Linux and macOS; also below a folder that does not exist yet.
         if any(len(os.fsencode(part)) > 255 for part in path.parts):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         yield
     except OSError as error:
-        step = "give a shorter name" if error.errno == errno.ENAMETOOLONG else "give one that you may read"
+        step = "choose a shorter name" if error.errno == errno.ENAMETOOLONG else "choose one that you can read"
         raise RunDirectoryError(
-            f"directory {cut(str(path))} cannot be looked at ({error.strerror}): {step} {how}".rstrip()
+            f"directory {cut(str(path))} cannot be accessed ({error.strerror}): {step} {how}".rstrip()
         ) from None

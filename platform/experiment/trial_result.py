@@ -1,4 +1,4 @@
-"""A trial as a worker is given it, and as it ended: what the journal proves, and a row of trials.csv."""
+"""A job for a worker, the result of a trial, and the table of all results."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,47 +13,34 @@ if TYPE_CHECKING:
 
 
 def run_name(optimizer: str, repeat: int) -> str:
-    """The name of a run, e.g. "bo-fm/repeat-0"."""
+    """Return the name of a run, e.g. "bo-fm/repeat-0"."""
     return f"{optimizer}/repeat-{repeat}"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A trial of a run, for the attempt-th time."""
+    """One attempt at a trial of a run. attempt: from 1."""
 
     run: str
     trial: Trial
     attempt: int = 1
 
-
-@dataclass(frozen=True)
-class RunStanding:
-    """Where a run stands after a trial.
-
-    evaluations: budget spent, in full evaluations (epochs spent / epochs of a full evaluation).
-    epochs: epochs spent.
-    incumbent: best full-fidelity objective so far; None before the first.
-    """
-
-    evaluations: float = 0.0
-    epochs: int = 0
-    incumbent: float | None = None
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identifies the trial: (run, trial id)."""
+        return self.run, self.trial.id
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How one trial of one run ended.
+class TrialResult:
+    """How a trial ended.
 
     status: one of STATUSES; a diverged training is finished.
-    evaluation: what it measured; None unless finished.
-    reason: why it did not finish; empty when it did.
-    suggest_seconds: how long the optimizer took to ask for it.
-    started_at, finished_at: seconds since the epoch, of the last attempt.
-    seconds: how long that took by a clock that nobody sets; of a finished trial its evaluation has them.
-    worker: which worker ran it.
-    attempt: 1 for the first; more when workers were lost.
-    lost_seconds: what the attempts before it took of workers; nobody is charged for it.
-    standing: where its run stands after it.
+    evaluation: None unless finished. reason: why the trial did not finish; empty if it did.
+    suggest_seconds: time that the optimizer took to suggest the trial.
+    started_at, finished_at: of the last attempt, in seconds since the epoch.
+    seconds: duration of the last attempt by a monotonic clock; a finished trial has it in its evaluation.
+    attempt: 1, or more if workers were lost. lost_seconds: duration of the earlier attempts, which is not charged.
     """
 
     optimizer: str
@@ -69,31 +56,31 @@ class Outcome:
     reason: str = ""
     lost_seconds: float = 0.0
     seconds: float = 0.0
-    standing: RunStanding = RunStanding()
 
     @property
     def run(self) -> str:
-        """The run's name."""
+        """Name of the run."""
         return run_name(self.optimizer, self.repeat)
 
     @property
     def objective(self) -> float | None:
-        """What it measured; None unless finished."""
+        """Objective; None unless finished."""
         return self.evaluation.objective if self.evaluation else None
 
     @property
     def error(self) -> float | None:
-        """The same of its error; None also where a problem has none."""
+        """Validation error averaged over seeds; None unless finished, and for problems without an error."""
         return self.evaluation.error if self.evaluation else None
 
-    def _train_seconds(self) -> float | None:
-        """What is charged; None of what is not, and of a failure in a journal that has no such number."""
+    @property
+    def charged_seconds(self) -> float:
+        """Training time that counts towards budget.seconds."""
         if self.evaluation:
-            return round(self.evaluation.seconds, 6)
-        return round(self.seconds, 6) if self.status in CHARGED and self.seconds else None
+            return self.evaluation.seconds
+        return self.seconds if self.status in CHARGED else 0.0
 
     def to_row(self, seeds: int) -> dict[str, Any]:
-        """The row of trials.csv; `seeds` is the number of error columns (0 for a synthetic problem)."""
+        """Return the row of trials.csv. seeds: number of error columns, 0 for a synthetic problem."""
         evaluation = self.evaluation
         conditions = evaluation.conditions if evaluation else None
         errors: Sequence[float | None] = evaluation.errors if evaluation else ()
@@ -104,19 +91,19 @@ class Outcome:
             "repeat": self.repeat,
             "trial": self.trial.id,
             "origin": self.trial.origin,
-            "parent": _storable(self.trial.parent),
+            "parent": _as_int64(self.trial.parent),
             "epochs": self.trial.epochs,
             "objective": self.objective,
             "error": self.error,
             **{f"error_seed_{i}": error for i, error in enumerate(errors, start=1)},
-            "flops": _storable(evaluation.flops) if evaluation else None,
+            "flops": _as_int64(evaluation.flops) if evaluation else None,
             "flops_ratio": evaluation.flops_ratio if evaluation else None,
             "diverged": evaluation.diverged if evaluation else False,
             "status": self.status,
             "suggest_seconds": round(self.suggest_seconds, 6),
-            "train_seconds": self._train_seconds(),
-            "started_at": iso(self.started_at),
-            "finished_at": iso(self.finished_at),
+            "train_seconds": round(self.charged_seconds, 6) if evaluation or self.charged_seconds else None,
+            "started_at": utc_timestamp(self.started_at),
+            "finished_at": utc_timestamp(self.finished_at),
             "worker": self.worker,
             "attempt": self.attempt,
             "reason": self.reason,
@@ -129,20 +116,20 @@ class Outcome:
         }
 
 
-def _storable(number: float | None) -> float | None:
-    """The number; None for one that is too large for a column of 64-bit integers."""
-    return number if number is None or abs(number) < 2**63 else None
-
-
-def trials_table(outcomes: Iterable[Outcome], seeds: int) -> "pd.DataFrame":
-    """The table of trials: a row per outcome, in the order given."""
+def trials_table(results: Iterable[TrialResult], seeds: int) -> "pd.DataFrame":
+    """Return the table of trials: one row per result, in the given order. seeds: number of error columns."""
     import pandas as pd
 
-    table = pd.DataFrame([outcome.to_row(seeds) for outcome in outcomes])
-    whole = table.columns.intersection(["trial", "parent", "epochs", "flops", "attempt", "repeat"])
-    return table.astype(dict.fromkeys(whole, "Int64"))
+    table = pd.DataFrame([result.to_row(seeds) for result in results])
+    integers = table.columns.intersection(["trial", "parent", "epochs", "flops", "attempt", "repeat"])
+    return table.astype(dict.fromkeys(integers, "Int64"))
 
 
-def iso(seconds: float) -> str:
-    """Seconds since the epoch as a time of day in UTC, to the millisecond."""
+def utc_timestamp(seconds: float) -> str:
+    """Format seconds since the epoch as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _as_int64(number: float | None) -> float | None:
+    """Return the number, or None if it does not fit a column of 64-bit integers."""
+    return number if number is None or abs(number) < 2**63 else None

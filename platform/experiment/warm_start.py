@@ -1,32 +1,25 @@
-"""What an optimizer knows of an earlier experiment when it begins: trials that were evaluated there.
+"""Warm starts: finished trials of an earlier experiment that an optimizer begins with.
 
 They take the place of the initial design. The optimizer is asked for them as for any other trial, and the driver
-answers at once, with the result from there and without a worker. So each is asked, finished, charged and told like any
-other, and whoever follows the journal needs no second rule; `origin` and `note` of the trial say where it is from.
-
-The journal keeps them whole, in the record with which the experiment, or an extension, begins:
-
-    {"event": "experiment", ..., "warm_start": {"bo-fm": {"directory": ..., "label": ..., "trials": [[...], ...], ...}}}
-
-So the earlier run directory may change, move or go away.
+answers at once with the earlier result and without a worker. So each is suggested, finished, charged and reported like
+any other; `origin` and `note` of the trial say where it is from.
+The journal keeps them, so the earlier run directory may change, move or be deleted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from fmnas.optimizers.optimizer import OptimizerError
-from fmnas.platform.errors import RunDirectoryError, one_line
-from fmnas.platform.experiment.journal import Record, stages
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.search_spaces import Configuration, Evaluation, Trial
 from fmnas.search_spaces.records import WARM_START
 
 
 @dataclass(frozen=True)
-class KnownTrial:
-    """A full trial that finished in an earlier experiment. number: its own there. configuration: of the whole space."""
+class WarmStartTrial:
+    """A finished full-fidelity trial of an earlier experiment. number: its id there."""
 
     number: int
     configuration: Configuration
@@ -35,45 +28,45 @@ class KnownTrial:
     evaluation: Evaluation
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "KnownTrial":
-        """The inverse of `asdict`."""
+    def from_dict(cls, data: Mapping[str, Any]) -> "WarmStartTrial":
+        """Convert the output of `asdict` back."""
         return cls(**{**data, "evaluation": Evaluation.from_dict(data["evaluation"])})
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What one run begins with, in the order in which it is asked. source: the run it is of, in words."""
+    """What one run begins with, in the order suggested. source: the run that the trials are of, for messages."""
 
     source: str = ""
-    trials: tuple[KnownTrial, ...] = ()
+    trials: tuple[WarmStartTrial, ...] = ()
 
     def evaluation(self, trial: Trial) -> Evaluation | None:
-        """Of a trial of the run, if it is one of these."""
+        """Return the earlier result of a trial of the run; None if the trial is new."""
         return self.trials[trial.id].evaluation if trial.id < len(self.trials) else None
 
-    def marked(self, trial: Trial) -> Trial:
-        """A trial as the run's optimizer suggests it; if it is one of these, with its seed and where it is from.
+    def annotate(self, trial: Trial) -> Trial:
+        """Return a suggested trial with seed, origin and note of the earlier one, if it repeats one.
 
-        Raises OptimizerError where another was to come.
+        Raises OptimizerError if a different configuration was due.
         """
         if trial.id >= len(self.trials):
             return trial
         known = self.trials[trial.id]
         if (trial.configuration, trial.epochs) != (known.configuration, known.epochs):
             raise OptimizerError(
-                f"trial {trial.id}: it suggests {trial.configuration}, and was given {known.configuration} to "
-                "begin with: it must ask for its initial design first, in order, or have no warm_start"
+                f"trial {trial.id}: suggested {trial.configuration} instead of {known.configuration}: an optimizer "
+                "with a warm_start must suggest its initial design first, in order"
             )
         return replace(trial, origin=WARM_START, seed=known.seed, note=f"trial {known.number} of {self.source}")
 
 
 @dataclass(frozen=True)
-class Knowledge:
+class WarmStartData:
     """What an optimizer begins with in every repeat.
 
-    directory: the earlier run directory, as it was named. label: of the optimizer there. experiment: its id.
-    data: SHA-256 of the data there, where a user gave them; else empty. altered: whether the problem's file is known to
-    have been another. trials: of each repeat.
+    directory: the earlier run directory, as the user named it. label: of the optimizer there. experiment: its id.
+    data: SHA-256 of user-provided data there, else empty. altered: whether the file of the problem has changed since.
+    trials: of each repeat.
     """
 
     directory: str
@@ -81,44 +74,21 @@ class Knowledge:
     experiment: str
     data: str
     altered: bool
-    trials: tuple[tuple[KnownTrial, ...], ...]
+    trials: tuple[tuple[WarmStartTrial, ...], ...]
 
-    def of(self, repeat: int) -> WarmStart:
-        """What that repeat begins with."""
+    def for_repeat(self, repeat: int) -> WarmStart:
+        """Return what one repeat begins with."""
         return WarmStart(f"{run_name(self.label, repeat)} in {self.directory}", self.trials[repeat])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """Convert to plain JSON data."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Knowledge":
-        """The inverse of `asdict`."""
-        trials = tuple(tuple(map(KnownTrial.from_dict, repeat)) for repeat in data["trials"])
+    def from_dict(cls, data: Mapping[str, Any]) -> "WarmStartData":
+        """Convert the output of `to_dict` back."""
+        trials = tuple(tuple(map(WarmStartTrial.from_dict, repeat)) for repeat in data["trials"])
         return cls(**{**data, "trials": trials})
 
 
-NOTHING: Mapping[str, Knowledge] = MappingProxyType({})
-"""Where no optimizer knows anything."""
-
-
-def as_recorded(knowledge: Mapping[str, Knowledge]) -> dict[str, Any]:
-    """What the record says that it begins with; nothing where nobody knows anything."""
-    return {WARM_START: {label: asdict(each) for label, each in knowledge.items()}} if knowledge else {}
-
-
-def recorded_knowledge(records: Sequence[Record]) -> dict[str, Knowledge]:
-    """By label: what the optimizers of an experiment began with. records: of the journal, from its first.
-
-    Raises RunDirectoryError where it cannot be read.
-    """
-    found: dict[str, Knowledge] = {}
-    for record in stages(records):
-        try:
-            found |= {label: Knowledge.from_dict(each) for label, each in record.get(WARM_START, {}).items()}
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise RunDirectoryError(
-                f"the journal's record {record['event']!r} holds no whole {WARM_START} ({one_line(error)}): put the "
-                "journal back as it was; it says which trials the optimizers began with"
-            ) from None
-    return found
+NO_WARM_STARTS: Mapping[str, WarmStartData] = MappingProxyType({})

@@ -1,1 +1,1 @@
-"""MLflow: what it is told, how its store is found, and its UI."""
+"""MLflow: what is logged, by a reconciler that runs in the background, and the UI."""

@@ -1,7 +1,7 @@
 """The tracking URI that an experiment uses, and which servers are sent the credentials of the environment.
 
-A configuration never holds a password. MLflow and the drivers of databases read theirs from variables and files of
-their own; whoever wants one in the URI gives the complete URI by FMNAS_TRACKING_URI.
+A configuration never holds a password. MLflow and the drivers of databases read passwords from their own
+variables and files. FMNAS_TRACKING_URI may hold the complete URI.
 """
 
 import os

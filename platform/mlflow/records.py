@@ -1,13 +1,10 @@
 """The contents of MLflow's runs, as plain records: what is logged of a trial, of an optimizer, of an experiment.
 
 A trial is a run: its configuration as params, its results as metrics, the validation error after each epoch as the
-curve `val_error` (step = epoch, from 1). A variable on a log scale is also a metric `log10/NAME`, because the UI's
-charts have no log axis for params.
-
-A run of an optimizer has the line `incumbent`: the best full-fidelity objective after k evaluations, a point for each
-whole k, and `incumbent_by_epochs`, the same with step = epochs. Trials at lower fidelity (BOHB) cost a fraction of an
-evaluation and end between whole numbers; k then has the incumbent of that time. So all lines have the same steps, and
-MLflow's charts can overlay and average them.
+curve `val_error` (step = epoch, from 1). A variable on a log scale is also a metric, since charts have no log axis for
+params. A run of an optimizer has its incumbent after each whole number k of evaluations. Trials at lower fidelity
+(BOHB) cost a fraction of an evaluation; k then has the incumbent of that time. So all optimizers have points at the
+same steps, and MLflow's charts can overlay and average them.
 """
 
 import csv
@@ -19,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fmnas.platform.experiment.configuration import flat
-from fmnas.platform.experiment.trial_result import Outcome
+from fmnas.platform.experiment.configuration import flatten
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import Real, Space
-from fmnas.search_spaces.records import CANCELLED, CHARGED, FINISHED, is_full
+from fmnas.search_spaces.records import CANCELLED, FINISHED
 
 KIND, EXPERIMENT_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
 CONTENT, TEST_ERROR = "fmnas.content", "test_error"
@@ -54,80 +51,63 @@ class Point(NamedTuple):
 class LoggedTrial(NamedTuple):
     """A trial that ended, and its run after it. incumbent: the best full-fidelity objective; None before the first."""
 
-    outcome: Outcome
+    result: TrialResult
     epochs_spent: int
     evaluations_spent: float
     incumbent: float | None
 
 
 @dataclass
-class RunProgress:
-    """An optimizer's run, folded over its trials in the journal's order.
+class IncumbentCurve:
+    """The incumbent of a run, folded over the trials that ended.
 
-    full: epochs of a full evaluation. epochs: spent so far. best: the first trial with the lowest full-fidelity
-    objective. points: of the lines of its incumbent.
+    full: epochs of a full evaluation. epochs: spent so far. started_at, ended_at: of the run's trials, in seconds since
+    the epoch. points: of the lines `incumbent` and `incumbent_by_epochs`.
     """
 
     full: int
     epochs: int = 0
-    trials: int = 0
-    best: Outcome | None = None
-    started_at: float = 0.0
+    incumbent: float | None = None
+    started_at: float = math.inf
     ended_at: float = 0.0
     points: list[Point] = field(default_factory=list)
-
-    @property
-    def incumbent(self) -> float | None:
-        """The lowest full-fidelity objective so far."""
-        return self.best.objective if self.best else None
 
     @property
     def evaluations(self) -> float:
         """Epochs spent, in full evaluations."""
         return self.epochs / self.full
 
-    def snapshot(self, outcome: Outcome) -> LoggedTrial:
-        """Return the trial with the present totals of its run."""
-        return LoggedTrial(outcome, self.epochs, self.evaluations, self.incumbent)
+    def snapshot(self, result: TrialResult) -> LoggedTrial:
+        """Return a trial with the present totals of its run."""
+        return LoggedTrial(result, self.epochs, self.evaluations, self.incumbent)
 
-    def add(self, outcome: Outcome) -> LoggedTrial:
-        """Fold the next trial that ended."""
-        evaluations, incumbent = self.evaluations, self.incumbent
-        self.trials += 1
-        self.started_at = min(self.started_at or math.inf, outcome.started_at - outcome.suggest_seconds)
-        self.ended_at = max(self.ended_at, outcome.finished_at)
-        if outcome.status in CHARGED:
-            self.epochs += outcome.trial.epochs
-        objective = outcome.objective if is_full(outcome.trial.epochs, self.full) else None
-        if objective is not None and (incumbent is None or objective < incumbent):
-            self.best = outcome
-        first, last = (math.floor(spent + _TOLERANCE) for spent in (evaluations, self.evaluations))
+    def add(self, result: TrialResult, epochs: int, incumbent: float | None) -> LoggedTrial:
+        """Fold the next trial that ended. epochs, incumbent: of its run after it."""
+        before = self.snapshot(result)
+        self.started_at = min(self.started_at, result.started_at - result.suggest_seconds)
+        self.ended_at = max(self.ended_at, result.finished_at)
+        self.epochs, self.incumbent = epochs, incumbent
+        after = self.snapshot(result)
+        first, last = (math.floor(trial.evaluations_spent + _TOLERANCE) for trial in (before, after))
         for step in range(first + 1, last + 1):
-            is_exact = step + _TOLERANCE > self.evaluations
-            self.points += self._points(step, self.incumbent if is_exact else incumbent)
-        return self.snapshot(outcome)
+            self.points += self._line(step, after if step + _TOLERANCE > after.evaluations_spent else before)
+        return after
 
     def final_points(self) -> list[Point]:
         """Return what ends the lines of a run that stopped between two whole evaluations."""
         step = math.ceil(self.evaluations - _TOLERANCE)
-        return self._points(step, self.incumbent) if step > self.evaluations else []
+        return self._line(step, self) if step > self.evaluations else []
 
-    def summary(self) -> dict[str, float]:
-        """Return the final metrics of the run: its size, and the results of its best trial."""
-        return {"trials": float(self.trials), "epochs": float(self.epochs), **results(self.best)}
-
-    def _points(self, step: int, value: float | None) -> list[Point]:
-        if value is None:
-            return []
-        at = milliseconds(self.ended_at)
-        return [Point(INCUMBENT, value, at, step), Point(INCUMBENT_BY_EPOCHS, value, at, round(step * self.full))]
+    def _line(self, step: int, at: "LoggedTrial | IncumbentCurve") -> list[Point]:
+        time, steps = milliseconds(self.ended_at), {INCUMBENT: step, INCUMBENT_BY_EPOCHS: round(step * self.full)}
+        return [] if at.incumbent is None else [Point(key, at.incumbent, time, k) for key, k in steps.items()]
 
 
 def trial_points(trial: LoggedTrial, space: Space | None) -> list[Point]:
     """Return the metrics of a trial, and its curve."""
-    outcome = trial.outcome
-    started, ended = milliseconds(outcome.started_at), milliseconds(outcome.finished_at)
-    curve = outcome.evaluation.curve if outcome.evaluation else ()
+    result = trial.result
+    started, ended = milliseconds(result.started_at), milliseconds(result.finished_at)
+    curve = result.evaluation.curve if result.evaluation else ()
     return [Point(valid_name(key), value, ended, 0) for key, value in _metrics(trial, space).items()] + [
         Point("val_error", error, started + (ended - started) * epoch // len(curve), epoch)
         for epoch, error in enumerate(curve, start=1)
@@ -135,39 +115,39 @@ def trial_points(trial: LoggedTrial, space: Space | None) -> list[Point]:
 
 
 def _metrics(trial: LoggedTrial, space: Space | None) -> dict[str, float]:
-    outcome = trial.outcome
+    result = trial.result
     known: dict[str, float | None] = {
-        "epochs": outcome.trial.epochs,
-        "suggest_seconds": outcome.suggest_seconds,
+        "epochs": result.trial.epochs,
+        "suggest_seconds": result.suggest_seconds,
         "spent/evaluations": trial.evaluations_spent,
         "spent/epochs": trial.epochs_spent,
         "spent/incumbent": trial.incumbent,
-        **results(outcome),
+        **results(result),
     }
-    if outcome.evaluation:
-        known["train_seconds"] = outcome.evaluation.seconds
-        known |= {f"error_seed_{i}": error for i, error in enumerate(outcome.evaluation.errors, start=1)}
+    if result.evaluation:
+        known["train_seconds"] = result.evaluation.seconds
+        known |= {f"error_seed_{i}": error for i, error in enumerate(result.evaluation.errors, start=1)}
     for variable in space.variables if space else ():
-        value = outcome.trial.configuration.get(variable.name)
+        value = result.trial.configuration.get(variable.name)
         if isinstance(variable, Real) and variable.log and isinstance(value, int | float):
             known[f"log10/{variable.name}"] = math.log10(value)
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
-def trial_tags(outcome: Outcome) -> dict[str, str]:
+def trial_tags(result: TrialResult) -> dict[str, str]:
     """Return the tags of a trial."""
-    trial, evaluation = outcome.trial, outcome.evaluation
+    trial, evaluation = result.trial, result.evaluation
     return {
         KIND: TRIAL_KIND,
-        RUN: outcome.run,
+        RUN: result.run,
         TRIAL: str(trial.id),
-        "optimizer": outcome.optimizer,
-        "repeat": str(outcome.repeat),
+        "optimizer": result.optimizer,
+        "repeat": str(result.repeat),
         "origin": trial.origin,
-        "status": outcome.status,
-        "reason": outcome.reason[:5000],
-        "worker": outcome.worker,
-        "attempt": str(outcome.attempt),
+        "status": result.status,
+        "reason": result.reason[:5000],
+        "worker": result.worker,
+        "attempt": str(result.attempt),
         "diverged": str(bool(evaluation and evaluation.diverged)).lower(),
         "parent_trial": "" if trial.parent is None else str(trial.parent),
     }
@@ -177,25 +157,22 @@ def mean_points(path: Path, summary: Mapping[str, Any], at: int) -> dict[str, li
     """Return the points of each optimizer's mean run: the report's mean curve with its interval, and final numbers.
 
     path: mean_curves.csv. summary: summary.json. at: milliseconds since the epoch. The step is the number of
-    evaluations, rounded up; of several values at a step the last counts. objective, standard_error: of the final
-    incumbents; test_error: of the best configurations, retrained; each the mean over the repeats.
+    evaluations, rounded up; of several values at a step the last counts. The final numbers are means over the repeats,
+    of the incumbents' objectives and of the test errors of the retrained ones.
     """
     lines: dict[str, dict[tuple[str, int], float]] = {}
     for row in csv.DictReader(path.read_text().splitlines()):
         if row["axis"] == "evaluations":
             step = math.ceil(float(row["at"]) - _TOLERANCE)
-            points = lines.setdefault(row["optimizer"], {})
-            points |= {(line, step): float(row[line]) for line in MEAN_LINES if row[line]}
+            line = {(name, step): float(row[name]) for name in MEAN_LINES if row[name]}
+            lines.setdefault(row["optimizer"], {}).update(line)
     test_errors = {row["optimizer"]: row["error"] for row in (summary.get("retrained") or {}).get("means", ())}
-    for optimizer, points in lines.items():
+    for optimizer, line in lines.items():
         final = summary.get("optimizers", {}).get(optimizer, {})
         numbers = {"objective": final.get("mean"), "standard_error": final.get("standard_error")}
-        numbers["test_error"] = test_errors.get(optimizer)
-        points |= {(key, 0): float(value) for key, value in numbers.items() if value is not None}
-    return {
-        optimizer: [Point(line, value, at, step) for (line, step), value in points.items()]
-        for optimizer, points in lines.items()
-    }
+        numbers[TEST_ERROR] = test_errors.get(optimizer)
+        line |= {(name, 0): float(value) for name, value in numbers.items() if value is not None}
+    return {name: [Point(key, value, at, step) for (key, step), value in line.items()] for name, line in lines.items()}
 
 
 def experiment_note(summary: Mapping[str, Any]) -> str:
@@ -203,24 +180,24 @@ def experiment_note(summary: Mapping[str, Any]) -> str:
     return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
 
 
-def best_note(outcome: Outcome) -> str:
+def best_note(result: TrialResult) -> str:
     """Return the description (Markdown) of an optimizer's run: its best trial and the trial's configuration."""
-    trial, objective = outcome.trial, results(outcome)["objective"]
+    trial, objective = result.trial, results(result)["objective"]
     head = [f"Best: trial {trial.id} ({trial.origin}), objective {objective:.6g}", "", "| variable | value |"]
     rows = [f"| {name} | {as_text(value)} |" for name, value in trial.configuration.items()]
     return "\n".join([*head, "|---|---|", *rows])[:5000]
 
 
-def results(outcome: Outcome | None) -> dict[str, float]:
+def results(result: TrialResult | None) -> dict[str, float]:
     """Return what a trial measured; nothing if it did not finish."""
-    names = ("objective", "error", "flops", "flops_ratio") if outcome and outcome.evaluation else ()
-    values = {name: getattr(outcome.evaluation, name) for name in names} if outcome else {}
+    names = ("objective", "error", "flops", "flops_ratio") if result and result.evaluation else ()
+    values = {name: getattr(result.evaluation, name) for name in names} if result else {}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
     """Return nested values as params, named by their dotted keys; None is left out."""
-    return {valid_name(key): as_text(value)[:6000] for key, value in flat(values).items() if value is not None}
+    return {valid_name(key): as_text(value)[:6000] for key, value in flatten(values).items() if value is not None}
 
 
 def as_text(value: Any) -> str:

@@ -10,13 +10,14 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
-from fmnas.platform.experiment.provenance import data_digest
+from fmnas.platform.experiment.provenance import data_hash
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.client import TrackingSettings
 from fmnas.platform.mlflow.credentials import tracking_uri
+from fmnas.platform.mlflow.reconciler import Reconciler
 from fmnas.platform.mlflow.records import params
-from fmnas.platform.mlflow.sync import FLUSH_SECONDS, MlflowSync, Reconciler, Tracker, TrackingReport
+from fmnas.platform.mlflow.sync import FLUSH_SECONDS, MlflowSync, Tracker, TrackingReport
 from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import resolved_options
 from fmnas.platform.report.write import write_results
@@ -57,7 +58,7 @@ def finish_tracking(
 
     say: receives each step as it begins. write: for `write_results`.
     """
-    trials = len(state.outcomes) + len(list(state.cancelled()))
+    trials = len(state.ledger.results) + len(list(state.ledger.cancelled_results()))
     try:
         summary = (write or write_results)(directory, state, say)
     except ExperimentFailed:
@@ -70,12 +71,12 @@ def finish_tracking(
 
 def tracking_settings(state: ExperimentState, directory: RunDirectory, identity: str) -> TrackingSettings:
     """Return what the runs of an experiment have in common. identity: the unique id of the run directory."""
-    config, dataset, commit = state.experiment.config, state.experiment.problem.dataset, provenance()["commit"]
-    used = config.data.model_dump_json(exclude={"root"}) + data_digest(directory)
+    config, dataset, commit = state.experiment.config, state.experiment.problem.dataset, provenance().commit
+    used = config.data.model_dump_json(exclude={"root"}) + data_hash(directory)
     tags = {
         "problem": display_name(config.problem),
         "dataset": dataset,
-        "commit": commit or f"fmnas {provenance()['fmnas']}",
+        "commit": commit or f"fmnas {provenance().fmnas}",
         "mlflow.source.git.commit": commit or "",
         "mlflow.user": _user(),
     }

@@ -80,15 +80,15 @@ def ui_environment(uri: str) -> dict[str, str]:
 
 
 def open_ui(uri: str, port: int, experiment: str, identity: str, say: Callable[[str], None]) -> None:
-    """Say where the comparison of an experiment is, and become MLflow's UI, unless the store is a running server.
+    """Say where the comparison of an experiment is, and become MLflow's UI; of a running server, only say so.
 
-    Raises TrackingError if there is no store, no server answers, or the port is in use.
+    Raises TrackingError if the store does not exist, no server answers, or the port is in use.
     """
     if line := withhold_credentials(uri):
         say(line)
     path = sqlite_path(uri)
     if path is not None and not path.is_file():
-        raise TrackingError(f"{path}: there is no MLflow store yet; run an experiment first")
+        raise TrackingError(f"{path}: MLflow's store does not exist yet; run an experiment first")
     from fmnas.platform.mlflow.client import load_mlflow
 
     try:

@@ -18,10 +18,10 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings, optimizer_settings
-from fmnas.platform.experiment.provenance import data_digest, differing_files
-from fmnas.platform.experiment.run_directory import RunDirectory, check_links, looked_at
-from fmnas.platform.experiment.saved_problem import kept_space
-from fmnas.platform.experiment.state import ExperimentState, read
+from fmnas.platform.experiment.provenance import data_hash, different_file_notes
+from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
+from fmnas.platform.experiment.saved_problem import load_space
+from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.report.write import ReportInput, report_input, write_report_files
 
@@ -71,7 +71,7 @@ def load_report_input(roots: Sequence[Path]) -> ReportInput:
 
 
 def _load_sources(roots: Sequence[Path]) -> list[ReportSource]:
-    return [ReportSource(directory, read(directory)[0]) for directory in map(RunDirectory, roots)]
+    return [ReportSource(directory, read_state(directory)) for directory in map(RunDirectory, roots)]
 
 
 def _merge(sources: Sequence[ReportSource]) -> ReportInput:
@@ -86,7 +86,7 @@ def _merge(sources: Sequence[ReportSource]) -> ReportInput:
 
 def _check_out(folder: RunDirectory) -> None:
     """Raise RunDirectoryError unless the folder is absent, empty, or holds an earlier merged report."""
-    with looked_at(folder.root, "with --out DIR"):
+    with readable(folder.root, "with --out DIR"):
         check_links(folder)
         if not folder.place.exists():
             return
@@ -138,7 +138,7 @@ def _settings(source: ReportSource) -> dict[str, Any]:
     """Return what must agree: the objective, how it is searched, and the settings of each optimizer by its label."""
     config, plain = source.config, source.config.model_dump(mode="json")
     return {
-        **objective_settings(config, kept_space(source.directory), data_digest(source.directory)),
+        **objective_settings(config, load_space(source.directory), data_hash(source.directory)),
         **{key: plain[key] for key in ("budget", "initial_design", "on_failure")},
         "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
         **{f"optimizer {each.label}": optimizer_settings(each) for each in config.optimizers},
@@ -149,7 +149,7 @@ def _check_independent(sources: Sequence[ReportSource]) -> None:
     """Raise RunDirectoryError if two repeats of an optimizer were warm-started from the same trials."""
     holders: dict[tuple[str, str, str, int], ReportSource] = {}
     for source in sources:
-        for label, known in source.state.experiment.knowledge.items():
+        for label, known in source.state.experiment.warm_starts.items():
             for repeat in range(source.config.repeats):
                 key = label, known.experiment, known.label, repeat
                 other = holders.setdefault(key, source)
@@ -167,12 +167,12 @@ def _number_repeats(sources: Sequence[ReportSource]) -> dict[Repeat, int]:
     holders: dict[tuple[str, Repeat], Path] = {}
     for source in sources:
         seed, root = source.config.seed, source.directory.root
-        for run in source.state.runs.values():
+        for run in source.state.ledger.runs.values():
             repeat = seed, run.repeat
-            holder = holders.setdefault((run.optimizer_name, repeat), root)
+            holder = holders.setdefault((run.optimizer, repeat), root)
             if holder is not root:
                 raise RunDirectoryError(
-                    f"{holder} and {root} both hold repeat {run.repeat} of {run.optimizer_name} from seed {seed}. "
+                    f"{holder} and {root} both hold repeat {run.repeat} of {run.optimizer} from seed {seed}. "
                     "Leave one directory out, or run one with a different seed"
                 )
             numbers.setdefault(repeat, len(numbers))
@@ -212,7 +212,7 @@ def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportCo
     names = [str(source.directory.root) for source in sources]
     retrained = [context.retrained for context in contexts if context.retrained is not None]
     hypotheses, remarks = _merge_hypotheses([source.config for source in sources])
-    remarks += map(Remark, differing_files(sources))
+    remarks += map(Remark, different_file_notes([source.state for source in sources]))
     remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
     return replace(
         contexts[0],

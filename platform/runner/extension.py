@@ -1,10 +1,9 @@
-"""What an extension makes of a configuration: what may grow in it, and why all else may not change.
+"""Extending an experiment: which values may grow, and why all others must stay as they are.
 
-Each trial's seed follows from the experiment's seed, its repeat and its number; each optimizer's from the experiment's
-seed, the repeat and its label. So more repeats, another optimizer and a larger budget leave all that was done as it is,
-and paired with all that comes: what is added is what it would have been from the beginning. One thing is not: an
-optimizer that is told its budget heard of the smaller one. It goes on as one that is told of the larger one and has
-these results; a replay follows it there, and every report says so.
+The seed of a trial follows from the experiment's seed, its repeat and its number, and that of an optimizer from the
+experiment's seed, the repeat and its label. So more repeats, another optimizer and a larger budget leave the results so
+far as they are, and paired with those to come. One thing differs: an optimizer that knows its budget knew the smaller
+one before; reports say so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,82 +14,65 @@ from fmnas.platform.config.errors import format_problems, format_value
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.config.source import apply_overrides
-from fmnas.platform.config.uri import with_absolute_uri
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.comparability import optimizer_settings
-from fmnas.platform.experiment.configuration import FREE_TO_CHANGE, GROWING, differences, flat, is_within
+from fmnas.platform.experiment.configuration import EXTENDABLE_KEYS, MUTABLE_KEYS, diff, flatten, is_under
 
-REASONS = {
-    "name": "its folders, and its experiment in MLflow, are called by it",
-    "problem": "results on two problems cannot be compared",
-    "seed": "the seeds of all trials and the initial designs follow from it",
-    "initial_design": "the optimizers of a repeat begin with the same points, and the old ones have begun",
-    "seeds": "an objective averaged over other seeds is another objective",
-    "fidelity": "an objective after other epochs, or by another schedule, is another objective",
-    "budget.trial_seconds": "a trial that timed out would have ended otherwise, or the other way round",
-    "on_failure": "the optimizers have heard of failures in the old way",
-    "fixed": "the optimizers have chosen from another space",
-    "objective": "an objective with another weight or count of FLOPs is another objective",
-    "data": "an objective on other data is another objective",
-    "checkpoints.continue_promoted": "promoted trials would be trained in another way",
-}
-"""Why a key cannot change, by the key or its section."""
-
-ADVICE = (
-    f"Nothing was touched. What can grow: {', '.join(GROWING)}; what is free to change: {', '.join(FREE_TO_CHANGE)}. "
-    "All else makes another experiment: `fmnas run` it into a directory of its own."
+HINT = (
+    f"Nothing was written. {', '.join(EXTENDABLE_KEYS)} may grow, and {', '.join(MUTABLE_KEYS)} may change. For any "
+    "other change, `fmnas run` the configuration in a new directory."
 )
+ADD_OPTIMIZER = "-o optimizers+=NEW"
 
 
-ADDING = "-o optimizers+=NEW"
-"""How to say that there is to be one optimizer more."""
+def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Config:
+    """Return the configuration with overrides, as `KEY=VALUE`, in which the label of an optimizer stands for its entry.
 
-
-def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
-    """The configuration with what is `given`, as `KEY=VALUE`: bare labels of optimizers that it has stand for these.
-
-    `optimizers+=NEW` adds one; where the experiment has it already, nothing is added, so the command can be repeated.
-    root: the run directory, for messages. Raises ConfigError, naming every key that cannot be so and why.
+    `optimizers+=NEW` adds one; repeating it adds nothing. root: the run directory, for messages.
+    Raises ConfigError, naming every key, if an override would change what was done.
     """
     place = f"the experiment in {root}"
-    if not given:
-        raise ConfigError(f"{place}: say what is to grow: -o repeats=N, -o budget.evaluations=N, {ADDING}")
+    if not overrides:
+        raise ConfigError(f"{place}: nothing to extend: pass -o repeats=N, -o budget.evaluations=N or {ADD_OPTIMIZER}")
     data = config.model_dump(mode="json")
-    keys = apply_overrides(data, given)
+    keys = apply_overrides(data, overrides)
     known = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
     if isinstance(data["optimizers"], list):
         data["optimizers"] = [known.get(each, each) if isinstance(each, str) else each for each in data["optimizers"]]
         if "optimizers+" in keys:
-            data["optimizers"] = _each_once(data["optimizers"], known)
-    wanted = check_config(data, place, ADVICE)
-    refusals = [*_of_budgets(config, wanted), *_of_optimizers(config, wanted), *_of_the_rest(config, wanted)]
-    if refusals:
-        raise ConfigError(format_problems(place, refusals, ADVICE))
-    optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in known)]
-    extended = wanted.model_copy(update={"optimizers": optimizers})
-    return extended if extended.tracking == config.tracking else with_absolute_uri(extended, Path.cwd())
+            data["optimizers"] = _without_repetitions(data["optimizers"], known)
+    after = check_config(data, place, HINT)
+    check_extension(config, after, root)
+    added = [entry for entry in after.optimizers if entry.label not in known]
+    return after.model_copy(update={"optimizers": [*config.optimizers, *added]})
 
 
-def growth(before: Config, after: Config) -> dict[str, Any]:
-    """Of each key that has grown what it was and is; of the optimizers, their labels."""
-    old, new = _growing(before), _growing(after)
-    return {key: [old[key], new[key]] for key in GROWING if old[key] != new[key]}
+def check_extension(before: Config, after: Config, root: Path) -> None:
+    """Raise ConfigError, naming every key, if a configuration changes what was done with an earlier one."""
+    errors = [*_budget_errors(before, after), *_optimizer_errors(before, after), *_other_errors(before, after)]
+    if errors:
+        raise ConfigError(format_problems(f"the experiment in {root}", errors, HINT))
 
 
-def taken(before: Config, after: Config) -> list[str]:
-    """That what is free to change was changed, if anything was."""
-    changed = differences(before, after).items()
-    free = [f"{key} = {format_value(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
-    return [f"from now on {', '.join(free)}"] if free else []
+def extension_changes(before: Config, after: Config) -> dict[str, Any]:
+    """Return key -> [before, after] of what has grown; optimizers by their labels."""
+    old, new = _extendable_values(before), _extendable_values(after)
+    return {key: [old[key], new[key]] for key in EXTENDABLE_KEYS if old[key] != new[key]}
 
 
-def _growing(config: Config) -> dict[str, Any]:
-    plain = flat(config) | {"optimizers": [entry.label for entry in config.optimizers]}
-    return {key: plain[key] for key in GROWING}
+def format_changed_settings(before: Config, after: Config) -> str:
+    """Return e.g. "workers.count = 4" of what changed in MUTABLE_KEYS; empty if nothing did."""
+    changed = diff(before, after).items()
+    return ", ".join(f"{key} = {format_value(now)}" for key, (_, now) in changed if is_under(key, MUTABLE_KEYS))
 
 
-def _each_once(entries: Sequence[Any], known: Mapping[str, Any]) -> list[Any]:
-    """The entries; of those with the label of an optimizer that the experiment has, the last."""
+def _extendable_values(config: Config) -> dict[str, Any]:
+    plain = flatten(config) | {"optimizers": [entry.label for entry in config.optimizers]}
+    return {key: plain[key] for key in EXTENDABLE_KEYS}
+
+
+def _without_repetitions(entries: Sequence[Any], known: Mapping[str, Any]) -> list[Any]:
+    """Return the entries; of several with the label of an existing optimizer, the last."""
     labels = [str(entry.get("label", entry.get("name"))) if isinstance(entry, dict) else "" for entry in entries]
     return [
         entry
@@ -99,42 +81,30 @@ def _each_once(entries: Sequence[Any], known: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _of_budgets(config: Config, wanted: Config) -> list[str]:
-    """Why what was done does not fit into less; None is no limit."""
-    old, new = _growing(config), _growing(wanted)
-    return [
-        f"{key} = {format_value(new[key])}: the experiment has {format_value(old[key])}, and what it did is "
-        "kept: give more, or leave it out"
+def _budget_errors(before: Config, after: Config) -> list[str]:
+    old, new = _extendable_values(before), _extendable_values(after)
+    return [  # None is no limit
+        f"{key} = {format_value(new[key])}: cannot be lowered from {format_value(old[key])}"
         for key in ("repeats", "budget.evaluations", "budget.seconds")
         if new[key] is not None and (old[key] is None or new[key] < old[key])
     ]
 
 
-def _of_optimizers(config: Config, wanted: Config) -> list[str]:
-    """Why all that are there must stay as they are."""
-    now = {entry.label: entry for entry in wanted.optimizers}
-    missing = [entry.label for entry in config.optimizers if entry.label not in now]
-    left_out = (
-        f"optimizers: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out, and what was done is "
-        f"kept: write {ADDING} for one more; of some of them alone a report of other directories tells"
-    )
-    altered = [
-        f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its label "
-        f"alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one more"
-        for entry in config.optimizers
+def _optimizer_errors(before: Config, after: Config) -> list[str]:
+    now = {entry.label: entry for entry in after.optimizers}
+    missing = [entry.label for entry in before.optimizers if entry.label not in now]
+    errors = [f"optimizers: {label} cannot be removed: write {ADD_OPTIMIZER} to add one" for label in missing]
+    return errors + [
+        f"optimizers: the options of {entry.label} cannot change: add it again with a new label, "
+        f"{{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}}"
+        for entry in before.optimizers
         if entry.label in now and optimizer_settings(entry) != optimizer_settings(now[entry.label])
     ]
-    return [left_out, *altered] if missing else altered
 
 
-def _of_the_rest(config: Config, wanted: Config) -> list[str]:
-    """Why nothing else may change, key by key."""
+def _other_errors(before: Config, after: Config) -> list[str]:
     return [
-        f"{key} = {format_value(now)}: the experiment has {format_value(before)}: {_reason(key)}"
-        for key, (before, now) in differences(config, wanted).items()
-        if not is_within(key, (*FREE_TO_CHANGE, *GROWING))
+        f"{key} = {format_value(now)}: cannot change; the experiment has {format_value(earlier)}"
+        for key, (earlier, now) in diff(before, after).items()
+        if not is_under(key, (*MUTABLE_KEYS, *EXTENDABLE_KEYS))
     ]
-
-
-def _reason(key: str) -> str:
-    return REASONS.get(key) or REASONS.get(key.partition(".")[0], "what was done was done with that")

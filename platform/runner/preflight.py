@@ -13,9 +13,9 @@ from statistics import median
 
 import numpy as np
 
-from fmnas.comparison.analysis.formatting import duration, listed
+from fmnas.comparison.analysis.formatting import format_duration, join_names
 from fmnas.comparison.analysis.paired_tests import repeats_needed
-from fmnas.optimizers.optimizer import Plan
+from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.platform.config.errors import format_count
 from fmnas.platform.config.schema import ALL_PAIRS, AUTO, IN_PROCESS, Config
 from fmnas.platform.errors import LET_THROUGH, one_line
@@ -50,13 +50,13 @@ def cost_of(config: Config) -> Cost:
     return Cost(runs, evaluations, trainings, trainings * config.fidelity.epochs)
 
 
-def not_trained(config: Config) -> list[str]:
+def warm_start_cost_note(config: Config) -> list[str]:
     """A word on the trials of that budget that are known before: how many they are, their run directories tell."""
     labels = [entry.label for entry in config.optimizers if entry.warm_start is not None]
     if not labels:
         return []
     begin = "begins" if len(labels) == 1 else "begin"
-    return [f"Not trained of these: the trials that {listed(labels)} {begin} with (warm_start), which are charged"]
+    return [f"Not trained of these: the trials that {join_names(labels)} {begin} with (warm_start), which are charged"]
 
 
 def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
@@ -92,9 +92,9 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
         return f"not known: none of {TRIED} random configurations could be evaluated{failed}"
     whole = median(seconds) * cost_of(config).evaluations * config.fidelity.epochs / workers
     return (
-        f"about {duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without suggestions: an "
-        f"epoch of an evaluation took {duration(median(seconds))} in the median of {len(seconds)} random "
-        f"configurations{failed}"
+        f"about {format_duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without "
+        f"suggestions: an epoch of an evaluation took {format_duration(median(seconds))} in the median of "
+        f"{len(seconds)} random configurations{failed}"
     )
 
 
@@ -111,14 +111,14 @@ def _workers(config: Config) -> int:
     return min(fit, config.concurrency if workers.count == AUTO else workers.count)
 
 
-def remarks(config: Config) -> list[str]:
+def design_warnings(config: Config) -> list[str]:
     """A line each; none for most configurations that can answer which optimizer is better."""
     found = _of_repeats(config)
     dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
     for i, entry in enumerate(config.optimizers):
         option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
-        plan = Plan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
-        text = entry.implementation.optimizer.foreseen(entry.settings, plan)
+        plan = SearchPlan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
+        text = entry.implementation.optimizer.config_warning(entry.settings, plan)
         found += [f"{entry.label}: {text}"] if text else []
     return found
 

@@ -1,9 +1,8 @@
-"""The trials of an earlier run directory, for an optimizer to begin with.
+"""Reading the trials of an earlier run directory, for an optimizer to begin with.
 
-Repeat r begins with those of repeat r, so repeats stay independent. It gets the full trials that finished, in the order
-in which they were asked; a configuration that came twice counts once, with its first result. A driver may still be at
-work there: what has finished when it is read is what counts. Nothing is written there, and once the trials stand in the
-new journal, nothing is read there any more but for repeats that an extension adds.
+Repeat r begins with the trials of repeat r, so repeats stay independent: all finished full-fidelity trials in the order
+suggested, each configuration once, with its first result. A driver may still be at work there. Nothing is written
+there, and the directory is not read again unless an extension adds repeats.
 """
 
 import json
@@ -16,160 +15,132 @@ from fmnas.platform.config.schema import LABEL_PATTERN, BudgetConfig, Config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.configuration import current_config
-from fmnas.platform.experiment.journal import DRIVER, Record, experiment_records
-from fmnas.platform.experiment.ledger import new_ledger
-from fmnas.platform.experiment.provenance import PROBLEM, data_digest, is_altered, own_digests
+from fmnas.platform.experiment.journal import read_events
+from fmnas.platform.experiment.ledger import Ledger, fold
+from fmnas.platform.experiment.provenance import PROBLEM, data_hash, is_in_memory, recorded_hashes, user_file_hashes
 from fmnas.platform.experiment.run_directory import RunDirectory, run_directory
-from fmnas.platform.experiment.saved_problem import kept_space, reading
-from fmnas.platform.experiment.warm_start import NOTHING, Knowledge, KnownTrial
+from fmnas.platform.experiment.saved_problem import load_space, placeholders
+from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStartData, WarmStartTrial
 from fmnas.platform.problems import problem
-from fmnas.platform.registry import IN_MEMORY, split_reference
-from fmnas.search_spaces import Space, SpaceError
+from fmnas.search_spaces import SpaceError
 from fmnas.search_spaces.errors import did_you_mean
 from fmnas.search_spaces.records import is_full
 
 
-def read_knowledge(config: Config, kept: Mapping[str, Knowledge] = NOTHING) -> dict[str, Knowledge]:
-    """By label: what the optimizers with a warm_start begin with.
-
-    kept: what an experiment that grows has of it, which stays as it is. Raises ConfigError, naming the optimizer, for a
-    directory that cannot be read or not be compared with this experiment, or whose trials are too few or too many.
-    """
-    found = {}
-    for i, entry in enumerate(config.optimizers):
-        if entry.warm_start is not None:
-            known = kept.get(entry.label)
-            if known is None or len(known.trials) < config.repeats:
-                space = problem(config.problem, config.problem_settings).space
-                try:
-                    known = _read(config, space, entry.label, entry.warm_start, known)
-                except (ConfigError, RunDirectoryError) as error:
-                    raise ConfigError(
-                        f"optimizers.{i}.warm_start = {format_value(entry.warm_start)}: {error}"
-                    ) from None
-            found[entry.label] = known
-    return found
-
-
-def check_known_data(knowledge: Mapping[str, Knowledge], digest: str) -> None:
-    """Raise ConfigError where data that a user gave were others in the earlier experiment. digest: of these, or ""."""
-    for label, known in knowledge.items():
-        if known.data and digest and known.data != digest:
-            raise ConfigError(
-                f"{label}: warm_start: {known.directory} has other data: their SHA-256 is {known.data}, and of these "
-                f"{digest}: give the data that it was run with, or leave warm_start out"
-            )
-
-
 @dataclass(frozen=True)
-class Earlier:
-    """An earlier experiment. name: its directory as the configuration says it."""
+class SourceExperiment:
+    """An earlier experiment. name: its directory as the user wrote it."""
 
     name: str
     directory: RunDirectory
     config: Config
-    records: Sequence[Record]
+    ledger: Ledger
 
 
-def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | None) -> Knowledge:
-    """What an optimizer begins with in all repeats; in those kept, if any, as it did. own, text: label and warm_start.
+def load_warm_starts(
+    config: Config, existing: Mapping[str, WarmStartData] = NO_WARM_STARTS
+) -> dict[str, WarmStartData]:
+    """Return label -> what each optimizer with a warm_start begins with.
 
-    Raises ConfigError or RunDirectoryError as `read_knowledge`, without the optimizer's name.
+    existing: of an experiment that is extended; kept as it is. Raises ConfigError, naming the optimizer, if a directory
+    cannot be read or compared with this experiment, or has too few or too many trials.
     """
-    source, label = _source(text, own)
-    identity = str(source.records[0]["id"])
-    if kept is not None and (kept.experiment, kept.label) != (identity, label):
-        raise ConfigError(
-            f"{source.name} is another experiment than the one whose trials it has begun with: put that one back, "
-            "or add no repeats"
-        )
-    _check_comparable(config, space, source)
-    there = source.config.repeats
-    if there < config.repeats:
-        raise ConfigError(
-            f"{source.name} has {format_count(there, 'repeat')}, and here are {config.repeats}, each with the "
-            f"trials of its own number there: ask for at most {there}, or extend that experiment first"
-        )
-    known, trials = list(kept.trials if kept else ()), _finished(source, label)
-    for repeat in range(len(known), config.repeats):
-        has = f"repeat {repeat} of {label} in {source.name} has"
-        known.append(tuple(trials.get(repeat, ())))
-        if not known[-1]:
+    found = {}
+    for i, entry in enumerate(config.optimizers):
+        if entry.warm_start is None:
+            continue
+        data = existing.get(entry.label)
+        if data is None or len(data.trials) < config.repeats:
+            try:
+                data = _load(config, entry.label, entry.warm_start, data)
+            except (ConfigError, RunDirectoryError) as error:
+                raise ConfigError(f"optimizers.{i}.warm_start = {format_value(entry.warm_start)}: {error}") from None
+        found[entry.label] = data
+    return found
+
+
+def check_warm_start_data(warm_starts: Mapping[str, WarmStartData], digest: str) -> None:
+    """Raise ConfigError if an earlier experiment used other user-provided data. digest: SHA-256 of these, or empty."""
+    for label, source in warm_starts.items():
+        if source.data and digest and source.data != digest:
             raise ConfigError(
-                f"{has} no finished trial of {source.config.fidelity.epochs} epochs: there is nothing to know"
+                f"{label}: warm_start: {source.directory} was run with other data (SHA-256 {source.data}, here "
+                f"{digest}): use the same data, or remove warm_start"
             )
-        _check_budget(config.budget, known[-1], has, source.directory)
-        _check_space(space, known[-1], source.name)
-    drivers = [record for record in source.records if record["event"] == DRIVER]
-    altered = is_altered(PROBLEM, own_digests(config).get(PROBLEM), source.directory, drivers)
-    return Knowledge(source.name, label, identity, data_digest(source.directory), altered, tuple(known))
 
 
-def _source(text: str, own: str) -> tuple[Earlier, str]:
-    """The earlier experiment, and whose trials of it are meant: the label said, or the own one, or the only one."""
-    name, _, wanted = text.rpartition(":")
+def _load(config: Config, own_label: str, reference: str, existing: WarmStartData | None) -> WarmStartData:
+    """Return what an optimizer begins with; in the existing repeats, if any, as it did before."""
+    source, label = _find_source(reference, own_label)
+    ledger = source.ledger
+    if existing is not None and (existing.experiment, existing.label) != (ledger.id, label):
+        raise ConfigError(f"{source.name} is not the experiment that {own_label} was warm-started from: restore it")
+    space = problem(config.problem, config.problem_settings).space
+    ours = objective_settings(config, space if is_in_memory(config) else None)
+    differences = list(format_differences(ours, objective_settings(source.config, load_space(source.directory))))
+    if differences:
+        raise ConfigError(f"{source.name} has a different objective: {'; '.join(differences)}: make them equal")
+    if source.config.repeats < config.repeats:
+        raise ConfigError(
+            f"{source.name} has {format_count(source.config.repeats, 'repeat')}, and here are {config.repeats}: lower "
+            "repeats, or extend that experiment first"
+        )
+    trials, finished = list(existing.trials if existing else ()), _finished_trials(ledger, label)
+    for repeat in range(len(trials), config.repeats):
+        trials.append(tuple(finished.get(repeat, ())))
+        name = f"repeat {repeat} of {label} in {source.name}"
+        if not trials[-1]:
+            raise ConfigError(f"{name} has no finished trial of {source.config.fidelity.epochs} epochs")
+        _check_budget(config.budget, trials[-1], name)
+        try:
+            for trial in trials[-1]:
+                space.validate(trial.configuration)
+        except SpaceError as error:
+            raise ConfigError(f"{name}: trial outside this space: {error}") from None
+    hashes = user_file_hashes(config)
+    is_altered = bool(recorded_hashes(ledger, PROBLEM) - {hashes.get(PROBLEM, "")})
+    return WarmStartData(source.name, label, ledger.id, data_hash(source.directory), is_altered, tuple(trials))
+
+
+def _find_source(reference: str, own_label: str) -> tuple[SourceExperiment, str]:
+    """Return the experiment of `DIR` or `DIR:LABEL`, and the optimizer: that label, the same one, or the only one."""
+    name, _, wanted = reference.rpartition(":")
     if not name or not LABEL_PATTERN.fullmatch(wanted):
-        name, wanted = text, ""
+        name, wanted = reference, ""
     try:
         directory = run_directory(Path(name).expanduser())
-    except RuntimeError as error:  # of nobody's home
+    except RuntimeError as error:  # unknown home folder
         raise ConfigError(str(error)) from None
-    records = experiment_records(directory)
-    with reading(directory, records):
-        source = Earlier(name, directory, current_config(directory, records), records)
+    events = read_events(directory)
+    with placeholders(directory, events):
+        source = SourceExperiment(name, directory, current_config(directory, events), fold(events))
     labels = [entry.label for entry in source.config.optimizers]
     if wanted and wanted not in labels:
         raise ConfigError(f"{name} has no {wanted}; it has {', '.join(labels)}.{did_you_mean(wanted, labels)}")
-    mine = [own] if own in labels else []
-    (label, *more) = [wanted] if wanted else mine or labels
-    if more:
-        raise ConfigError(f"{name} has several optimizers: say which, as {name}:LABEL: {', '.join(labels)}")
-    return source, label
+    candidates = [wanted] if wanted else [own_label] if own_label in labels else labels
+    if len(candidates) > 1:
+        raise ConfigError(f"{name} has several optimizers: name one, as {name}:LABEL: {', '.join(labels)}")
+    return source, candidates[0]
 
 
-def _check_comparable(config: Config, space: Space, source: Earlier) -> None:
-    given = split_reference(config.problem)[0] == IN_MEMORY
-    ours = objective_settings(config, space if given else None)
-    lines = list(format_differences(ours, objective_settings(source.config, kept_space(source.directory))))
-    if lines:
-        raise ConfigError(
-            f"its results cannot be compared with those of {source.name}, which has another objective: "
-            f"{'; '.join(lines)}. Make them the same, or leave warm_start out"
-        )
-
-
-def _check_budget(budget: BudgetConfig, trials: Sequence[KnownTrial], has: str, directory: RunDirectory) -> None:
-    """Raise ConfigError where nothing is left to choose after these. has: who has them, in words. directory: theirs."""
+def _check_budget(budget: BudgetConfig, trials: Sequence[WarmStartTrial], name: str) -> None:
+    """Raise ConfigError if the warm start would use up the whole budget."""
     if len(trials) >= budget.evaluations:
         raise ConfigError(
-            f"{has} {format_count(len(trials), 'trial')}, and budget.evaluations is {budget.evaluations}: nothing "
-            f"would be left to choose; raise it above {len(trials)}, say to N (one report of both directories takes "
-            f"the same budget there: `fmnas {directory.command('extend')} -o budget.evaluations=N`)"
+            f"{name} has {format_count(len(trials), 'trial')}: raise budget.evaluations = {budget.evaluations} above "
+            f"{len(trials)}, so that there is something to choose"
         )
     seconds = sum(trial.evaluation.seconds for trial in trials)
     if budget.seconds is not None and seconds >= budget.seconds:
-        raise ConfigError(
-            f"{has} trained for {seconds:.0f} s, and budget.seconds is {budget.seconds:g}: nothing would be left; "
-            f"raise it above {seconds:.0f}"
-        )
+        raise ConfigError(f"{name} trained for {seconds:.0f} s: raise budget.seconds = {budget.seconds:g} above that")
 
 
-def _check_space(space: Space, trials: Sequence[KnownTrial], name: str) -> None:
-    try:
-        for trial in trials:
-            space.validate(trial.configuration)
-    except SpaceError as error:
-        raise ConfigError(f"a trial of {name} does not lie in this space: {error}") from None
-
-
-def _finished(source: Earlier, label: str) -> dict[int, list[KnownTrial]]:
-    """Of an optimizer, by repeat: its full trials that finished, in the order asked, each configuration once."""
-    ledger = new_ledger(source.config.model_dump(mode="json"))
-    ledger.replay(source.records[1:])
-    found: dict[int, dict[str, KnownTrial]] = {}
-    for outcome in sorted(ledger.outcomes, key=lambda ended: ended.trial.id):
-        trial, evaluation = outcome.trial, outcome.evaluation
-        if outcome.optimizer == label and evaluation is not None and is_full(trial.epochs, ledger.full):
-            known = KnownTrial(trial.id, dict(trial.configuration), trial.epochs, trial.seed, evaluation)
-            found.setdefault(outcome.repeat, {}).setdefault(json.dumps(known.configuration, sort_keys=True), known)
+def _finished_trials(ledger: Ledger, label: str) -> dict[int, list[WarmStartTrial]]:
+    """Return repeat -> the finished full-fidelity trials of an optimizer, as suggested, each configuration once."""
+    found: dict[int, dict[str, WarmStartTrial]] = {}
+    for result in sorted(ledger.results, key=lambda result: result.trial.id):
+        trial, evaluation = result.trial, result.evaluation
+        if result.optimizer == label and evaluation is not None and is_full(trial.epochs, ledger.full_epochs):
+            known = WarmStartTrial(trial.id, dict(trial.configuration), trial.epochs, trial.seed, evaluation)
+            found.setdefault(result.repeat, {}).setdefault(json.dumps(known.configuration, sort_keys=True), known)
     return {repeat: list(trials.values()) for repeat, trials in found.items()}

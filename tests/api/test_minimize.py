@@ -34,7 +34,7 @@ def bowl(configuration: dict[str, Any]) -> float:
 class Counted:
     """A function that knows how often it was called; at a call of that number it does something first."""
 
-    __name__ = "counted"
+    __name__ = "format_count"
 
     def __init__(self, at: int = 0, does: Callable[[], object] = lambda: None) -> None:
         self.calls, self._at, self._does = 0, at, does
@@ -122,12 +122,12 @@ def test_an_exception_is_a_failed_trial(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_too_many_failures_in_a_row_end_it_with_what_there_is() -> None:
-    counted = Counted()
+    format_count = Counted()
 
     def breaks(configuration: dict[str, Any]) -> float:
-        if counted.calls == 3:
+        if format_count.calls == 3:
             raise OSError("the disk is full")
-        return counted(configuration)
+        return format_count(configuration)
 
     with pytest.warns(UserWarning, match="4 trials in a row failed, .*the disk is full"):
         found = minimize(breaks, SPACE, 20, "random", failures=4)

@@ -1,4 +1,4 @@
-"""The rules of fmnas.optimizers.contract, on every optimizer of the registry and on adapters of strangers."""
+"""The rules of fmnas.testing on every optimizer of the registry and on adapters of strangers."""
 
 import json
 import os
@@ -13,17 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.baselines.external import WrappedOptimizer
 from fmnas.optimizers import BayesianOptimizer, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.contract import Subject, checks
-from fmnas.optimizers.contract.play import CONSTRAINED, DESIGN, DESIGN_SEED, EPOCHS, SPACES, played
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.optimizers.options import get_parameters
 from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
+from fmnas.testing import OptimizerContract, Subject
+from fmnas.testing.optimizers import (
+    Suggestions,
+    check_restored,
+    require_same_suggestions,
+    suggest_on_all_spaces,
+)
+from fmnas.testing.subject import CONSTRAINED, DESIGN, DESIGN_SEED, EPOCHS, SPACES, run_sequentially
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STRANGERS = {
@@ -75,68 +80,38 @@ def subject_of(row: OptimizerEntry) -> Subject:
     design = {INITIAL} if row.takes_initial_design else set[str]()
     origins = {RANDOM, row.optimizer.chooses} | design | ({PROMOTION} if short else set())
     fidelities = frozenset({1, 3, 9} if short else {EPOCHS})
-    return Subject(build_of(row), row.takes_initial_design, frozenset(origins), fidelities)
+    return Subject(build_of(row), row.takes_initial_design, frozenset(origins), fidelities, parallel=True)
 
 
 SUBJECTS = {name: subject_of(row) for name, row in ROWS.items()}
-TAKES_DESIGN = [name for name, subject in SUBJECTS.items() if subject.takes_design]
-FOREIGN = [name for name, row in ROWS.items() if issubclass(row.optimizer, WrappedOptimizer)]
 SLOW_TO_ASK = ("smac", "botorch")
 """Those whose packages take tenths of a second for a suggestion, whatever is set."""
 QUICK_TO_ASK = [
     name for name, row in ROWS.items() if not issubclass(row.optimizer, BayesianOptimizer) and name not in SLOW_TO_ASK
 ]
-ASKS = {name: 8 if name in FOREIGN else 40 if name in QUICK_TO_ASK else 14 for name in SUBJECTS}
-"""How many asks show whether constraints are met: fewer of those that take long."""
 
 
-@pytest.fixture(params=list(SUBJECTS))
-def subject(request: pytest.FixtureRequest) -> Subject:
-    return SUBJECTS[request.param]
+class TestOptimizers(OptimizerContract):
+    """Every rule, on every optimizer and space."""
+
+    @pytest.fixture(params=list(SUBJECTS))
+    def subject(self, request: pytest.FixtureRequest) -> Subject:
+        return SUBJECTS[request.param]
+
+    def test_another_process_suggests_the_same(self, subject: Subject, tmp_path: Path) -> None:
+        """Once for all of them, below."""
 
 
-@pytest.fixture(params=list(SPACES))
-def space(request: pytest.FixtureRequest) -> Space:
-    return SPACES[request.param]
-
-
-def test_trials_are_valid_and_numbered(subject: Subject, space: Space) -> None:
-    optimizer = subject.build(space, 0)
-    trials = played(optimizer, checks.EXAMINED)
-    assert optimizer.chooses in subject.origins
-    checks.inside_the_space(space, trials)
-    checks.numbered(trials)
-    checks.plain_json(trials)
-    checks.of_known_origin(subject, trials)
-    checks.within_fidelity(trials)
-
-
-@pytest.mark.parametrize("name", list(SUBJECTS))
-@pytest.mark.parametrize("space", CONSTRAINED.values(), ids=list(CONSTRAINED))
-@given(seed=st.integers(0, 2**20))
-@settings(max_examples=2)
-def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
-    checks.meets_constraints(SUBJECTS[name], space, seed, ASKS[name])
-
-
-def test_the_joint_space(subject: Subject) -> None:
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_the_joint_space(name: str) -> None:
     """The cell and its training: large, with categories of every sort."""
     space = joint_space()
-    trials = played(subject.build(space, 0), 6)
-    checks.inside_the_space(space, trials)
+    optimizer = SUBJECTS[name].build(space, 0)
+    trials = run_sequentially(optimizer, 6)
+    assert optimizer.chooses in SUBJECTS[name].origins
+    for trial in trials:
+        space.validate(trial.configuration)
     assert len({json.dumps(trial.configuration) for trial in trials}) == 6
-
-
-def test_same_seed_same_trials(subject: Subject, space: Space) -> None:
-    checks.same_seed_same_trials(subject, space)
-
-
-def test_another_seed_other_trials(subject: Subject, space: Space) -> None:
-    checks.another_seed_other_trials(subject, space)
-
-
-def test_restored_at_any_point_it_goes_on_the_same(subject: Subject, space: Space) -> None:
-    checks.goes_on_the_same_from_any_point(subject, space)
 
 
 @pytest.mark.parametrize("name", QUICK_TO_ASK)
@@ -147,63 +122,24 @@ def test_restored_at_any_point_it_goes_on_the_same(subject: Subject, space: Spac
 )
 @settings(max_examples=15)
 def test_restored_from_any_history(name: str, seed: int, cut: int, space: Space) -> None:
-    checks.goes_on_the_same_from_a_history(SUBJECTS[name], space, seed, cut)
+    check_restored(SUBJECTS[name], space, seed, cut)
 
 
-def test_results_may_come_in_any_order(subject: Subject, space: Space) -> None:
-    checks.takes_results_in_any_order(subject, space)
-
-
-def test_many_may_be_pending(subject: Subject, space: Space) -> None:
-    checks.suggests_while_many_are_pending(subject, space)
-
-
-def test_a_trial_is_told_once(subject: Subject, space: Space) -> None:
-    checks.takes_a_result_once(subject, space)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("whole", [False, True], ids=["float", "evaluation"])
-def test_an_objective_is_finite(subject: Subject, bad: float, whole: bool) -> None:
-    checks.takes_finite_results_alone(subject, SPACES["mixed"], bad, whole)
-
-
-def test_a_forgotten_trial_is_gone(subject: Subject, space: Space) -> None:
-    checks.forgets(subject, space)
-
-
-@pytest.mark.parametrize("name", TAKES_DESIGN)
-def test_the_initial_design_is_played_first(name: str, space: Space) -> None:
-    checks.begins_with_the_initial_design(SUBJECTS[name], space)
-
-
-def test_only_some_ask_for_less_than_full_fidelity(subject: Subject, space: Space) -> None:
-    assert checks.asks_for_its_fidelities(subject, space) == subject.fidelities
-
-
-def test_global_random_state_is_untouched(subject: Subject, space: Space) -> None:
-    checks.leaves_global_random_state_alone(subject, space)
-
-
-def test_global_random_state_has_no_influence(subject: Subject, space: Space) -> None:
-    checks.does_not_heed_global_random_state(subject, space)
-
-
-def everything() -> dict[str, checks.Suggested]:
+def suggest_with_all() -> dict[str, Suggestions]:
     """Trials of every optimizer on every space, as plain data."""
-    return {name: checks.suggested_everywhere(subject) for name, subject in SUBJECTS.items()}
+    return {name: suggest_on_all_spaces(subject) for name, subject in SUBJECTS.items()}
 
 
 def test_another_process_suggests_the_same(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     command = [sys.executable, str(Path(__file__).resolve())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as other:
-        here = everything()  # meanwhile
+        here = suggest_with_all()  # meanwhile
         there = json.loads(other.communicate()[0])
     assert list(here) == list(there)
     for name, suggested in here.items():
         assert all(suggested.values()), f"{name} refuses a space"
-        checks.same_in_another_process(suggested, there[name])
+        require_same_suggestions(suggested, there[name])
 
 
 def test_packages_are_loaded_by_their_users_alone() -> None:
@@ -214,4 +150,4 @@ def test_packages_are_loaded_by_their_users_alone() -> None:
 
 
 if __name__ == "__main__":
-    json.dump(everything(), sys.stdout)
+    json.dump(suggest_with_all(), sys.stdout)

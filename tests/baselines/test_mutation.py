@@ -1,7 +1,6 @@
 """Mutations: one continuous and one discrete variable, by how much and how often."""
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ def children(space: Space, parent: Configuration, count: int, seed: int = 0) -> 
     return [mutate(parent, rng) for _ in range(count)]
 
 
-def changed(space: Space, parent: Configuration, child: Configuration) -> tuple[list[str], list[str]]:
+def changed_names(space: Space, parent: Configuration, child: Configuration) -> tuple[list[str], list[str]]:
     """Names of the continuous and of the discrete variables that differ."""
     continuous = [v.name for v in space.continuous if parent[v.name] != child[v.name]]
     return continuous, [v.name for v in space.discrete if parent[v.name] != child[v.name]]
@@ -52,7 +51,7 @@ def test_one_continuous_and_one_discrete_variable_change(space: Space, seed: int
     before = dict(parent)
     for child in children(space, parent, 3, seed):
         space.validate(child)
-        continuous, discrete = changed(space, parent, child)
+        continuous, discrete = changed_names(space, parent, child)
         assert (len(continuous), len(discrete)) == (1, 1)
     assert parent == before
 
@@ -65,7 +64,7 @@ def test_one_continuous_and_one_discrete_variable_change(space: Space, seed: int
 def test_a_space_of_one_kind(space: Space, numbers: tuple[int, int]) -> None:
     parent = interior(space, 0)
     for child in children(space, parent, 5):
-        continuous, discrete = changed(space, parent, child)
+        continuous, discrete = changed_names(space, parent, child)
         assert (len(continuous), len(discrete)) == numbers
 
 
@@ -83,38 +82,28 @@ def test_a_continuous_step_is_one_percent_of_the_range(name: str) -> None:
 
 
 def test_a_step_is_clipped_to_the_bounds() -> None:
-    found = {float(child["x"]) for child in children(MIXED, {**PARENT, "x": 3.0}, 300)}
-    assert max(found) == 3.0
-    assert min(found) < 3.0
+    result = {float(child["x"]) for child in children(MIXED, {**PARENT, "x": 3.0}, 300)}
+    assert max(result) == 3.0
+    assert min(result) < 3.0
 
 
 def test_discrete_variables_are_chosen_evenly_and_take_any_other_value() -> None:
-    found = [changed(MIXED, PARENT, child)[1][0] for child in children(MIXED, PARENT, 4000)]
-    for count in Counter(found).values():
+    result = [changed_names(MIXED, PARENT, child)[1][0] for child in children(MIXED, PARENT, 4000)]
+    for count in Counter(result).values():
         assert count == pytest.approx(1000, abs=120)
-    assert len(set(found)) == 4
+    assert len(set(result)) == 4
     values = Counter(child["k"] for child in children(MIXED, PARENT, 4000))
     assert set(values) == {0, 1, 2, 3, 4}  # not only the neighbours on the path
     assert [values[k] for k in (0, 1, 3, 4)] == [pytest.approx(250, abs=70)] * 4
 
 
 CELL_PARENT = interior(JOINT, 7)
-COUNTS = Counter(changed(JOINT, CELL_PARENT, child)[1][0] for child in children(JOINT, CELL_PARENT, 8000))
+COUNTS = Counter(changed_names(JOINT, CELL_PARENT, child)[1][0] for child in children(JOINT, CELL_PARENT, 8000))
 
 
 def test_a_fair_coin_between_operations_and_wiring() -> None:
     operations = sum(count for name, count in COUNTS.items() if name.startswith("op"))
     assert operations == pytest.approx(4000, abs=200)
-
-
-@pytest.mark.parametrize("name", [f"op{i}" for i in range(1, 9)])
-def test_operations_are_chosen_evenly(name: str) -> None:
-    assert COUNTS[name] == pytest.approx(500, abs=110)
-
-
-@pytest.mark.parametrize("name", ["in2", "in3", "in4", "output"])
-def test_wiring_is_chosen_evenly(name: str) -> None:
-    assert COUNTS[name] == pytest.approx(1000, abs=150)
 
 
 @pytest.mark.parametrize("state", [2, 3, 4])
@@ -127,29 +116,3 @@ def test_a_mutated_pair_keeps_one_input_in_its_place(state: int) -> None:
         parent = {**CELL_PARENT, name: f"{pair[0]},{pair[1]}"}
         mutated = {parse_pair(str(child[name])) for child in children(JOINT, parent, 500)} - {pair}
         assert mutated == {other for other in input_pairs(state) if kept_places(other, pair) == 1}
-
-
-def test_either_input_of_a_pair_is_kept_as_often() -> None:
-    parent = {**CELL_PARENT, "in4": "-1,1"}  # two others begin with -1, one ends with 1
-    pairs = [parse_pair(str(child["in4"])) for child in children(JOINT, parent, 8000) if child["in4"] != "-1,1"]
-    kept = [-1 in pair for pair in pairs]
-    assert np.mean(kept) == pytest.approx(0.5, abs=0.06)
-
-
-def test_an_operation_becomes_any_other() -> None:
-    found = {child["op3"] for child in children(JOINT, CELL_PARENT, 3000)}
-    assert found == set({v.name: v for v in JOINT.discrete}["op3"].vertices)
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
-        pytest.param(Integer("in2", 1, 5), id="a name of the cell"),
-        pytest.param(Nominal("flag", [1, True, 0]), id="a number and a boolean"),
-    ],
-)
-def test_any_discrete_variable_mutates(variable: Any) -> None:
-    space = Space([variable])
-    for value in variable.vertices:
-        reached = {repr(child[variable.name]) for child in children(space, {variable.name: value}, 60)}
-        assert reached == {repr(other) for other in variable.vertices} - {repr(value)}

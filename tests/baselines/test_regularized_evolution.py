@@ -4,18 +4,16 @@ import numpy as np
 import pytest
 
 from fmnas.baselines import RegularizedEvolution
-from fmnas.optimizers import OptimizerError, random_design
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Real, Space, Trial
-from fmnas.search_spaces.records import FALLBACK, INITIAL, MUTATION, RANDOM
+from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 9)])
 
 
-def played(optimizer: RegularizedEvolution, objectives: list[float]) -> list[Trial]:
+def run_trials(optimizer: RegularizedEvolution, objectives: list[float]) -> list[Trial]:
     trials = []
     for objective in objectives:
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, objective)
         trials.append(trial)
     return trials
@@ -26,24 +24,17 @@ def noise(count: int, seed: int = 0) -> list[float]:
 
 
 def test_fifty_random_trials_then_children() -> None:
-    trials = played(RegularizedEvolution(SPACE), noise(60))
+    trials = run_trials(RegularizedEvolution(SPACE), noise(60))
     assert [t.origin for t in trials] == [RANDOM] * 50 + [MUTATION] * 10
     assert [t.parent for t in trials[:50]] == [None] * 50
 
 
-def test_the_initial_design_counts_among_the_fifty() -> None:
-    optimizer = RegularizedEvolution(SPACE, initial_design=random_design(SPACE, 10, 3))
-    trials = played(optimizer, noise(51))
-    assert [t.origin for t in trials] == [INITIAL] * 10 + [RANDOM] * 40 + [MUTATION]
-
-
 def parents(optimizer: RegularizedEvolution, objectives: list[float], children: int) -> np.ndarray:
     """How often each of the trials with these objectives is a parent; no child is told, so the population stays."""
-    played(optimizer, objectives)
+    run_trials(optimizer, objectives)
     counts = np.zeros(len(objectives))
     for _ in range(children):
         child = optimizer.ask()
-        assert child is not None
         assert child.parent is not None
         counts[child.parent] += 1
     return counts
@@ -59,20 +50,10 @@ def test_a_tournament_of_fifteen_by_default(seed: int) -> None:
     assert counts[0] / 4000 == pytest.approx(0.2614, abs=0.02)
 
 
-def test_members_are_drawn_with_replacement() -> None:
-    """Of three draws out of four none is better than rank k with probability ((4 - k) / 4)^3; k counts from 0.
-
-    Without replacement the two worst would never be a parent.
-    """
-    counts = parents(RegularizedEvolution(SPACE, population=4, tournament=3), [0.2, 0.9, 0.5, 0.7], 4000)
-    np.testing.assert_allclose(counts[[0, 2, 3, 1]] / 4000, [37 / 64, 19 / 64, 7 / 64, 1 / 64], atol=0.02)
-    assert counts.all()
-
-
 def test_the_parent_is_the_best_of_a_tournament_of_all() -> None:
     optimizer = RegularizedEvolution(SPACE, population=6, tournament=500)
     objectives = noise(40)
-    trials = played(optimizer, objectives)
+    trials = run_trials(optimizer, objectives)
     for child in trials[6:]:
         window = range(child.id - 6, child.id)
         assert child.parent == min(window, key=lambda i: objectives[i])
@@ -81,27 +62,10 @@ def test_the_parent_is_the_best_of_a_tournament_of_all() -> None:
 def test_the_population_ages() -> None:
     """The first results are the best ever, and are forgotten all the same."""
     optimizer = RegularizedEvolution(SPACE, population=5, tournament=3)
-    trials = played(optimizer, [0.001 * i for i in range(40)])
+    trials = run_trials(optimizer, [0.001 * i for i in range(40)])
     for child in trials[5:]:
         assert child.parent is not None
         assert child.id - 5 <= child.parent < child.id
-
-
-def test_a_tournament_of_one_takes_anyone() -> None:
-    optimizer = RegularizedEvolution(SPACE, population=4, tournament=1)
-    trials = played(optimizer, list(range(200)))
-    ages = np.bincount([t.id - (t.parent if t.parent is not None else t.id) for t in trials[4:]], minlength=5)[1:]
-    np.testing.assert_allclose(ages / 196, 0.25, atol=0.1)
-
-
-def test_a_child_differs_from_its_parent_in_one_variable_of_each_kind() -> None:
-    trials = played(RegularizedEvolution(SPACE, population=5, tournament=2), noise(40))
-    for child in trials[5:]:
-        assert child.parent is not None
-        parent = trials[child.parent].configuration
-        assert sum(child.configuration[name] != parent[name] for name in ("op", "k")) == 1
-        assert abs(float(child.configuration["x"]) - float(parent["x"])) < 0.06
-        assert child.configuration["x"] != parent["x"] or parent["x"] in (0.0, 1.0)
 
 
 def test_the_order_of_results_makes_the_population() -> None:
@@ -111,7 +75,6 @@ def test_the_order_of_results_makes_the_population() -> None:
     for i, objective in ((3, 0.0), (2, 5.0), (1, 4.0), (0, 3.0)):
         optimizer.tell(trials[i], objective)
     child = optimizer.ask()
-    assert child is not None
     assert child.parent == 0  # trial 3 was better but told first
 
 
@@ -121,35 +84,14 @@ def test_children_are_random_until_something_is_told() -> None:
     assert [t and t.origin for t in trials] == [RANDOM] * 5
     optimizer.tell(trials[4], 0.5)
     child = optimizer.ask()
-    assert child is not None
     assert (child.origin, child.parent) == (MUTATION, 4)
-
-
-@pytest.mark.parametrize(("population", "tournament"), [(1, 1), (0, 3), (5, 0), (-2, -1)])
-def test_settings_are_checked(population: int, tournament: int) -> None:
-    words = r"population = -?[0-9]+: it must be at least 2|tournament = 0: it must be at least 1"
-    with pytest.raises(OptimizerError, match=words):
-        RegularizedEvolution(SPACE, population=population, tournament=tournament)
-
-
-def test_it_gets_better_over_time() -> None:
-    optimizer = RegularizedEvolution(SPACE, seed=1, population=10, tournament=5)
-    values = []
-    for _ in range(150):
-        trial = optimizer.ask()
-        assert trial is not None
-        c = trial.configuration
-        values.append((float(c["x"]) - 0.5) ** 2 + abs(int(c["k"]) - 4) + (c["op"] != "b"))
-        optimizer.tell(trial, values[-1])
-    assert np.mean(values[10:]) < 2.6  # chance has 3.2; every child leaves its parent's k or op
-    assert min(values) < 0.3
 
 
 def test_children_are_made_again_until_they_are_feasible() -> None:
     """A configuration with two of eight bits has one feasible child in four."""
     bits = [Integer(f"b{i}", 0, 1) for i in range(8)]
     space = Space(bits, [LinearConstraint({bit.name: 1 for bit in bits}, 2)])
-    trials = played(RegularizedEvolution(space, population=5, tournament=2), noise(100))
+    trials = run_trials(RegularizedEvolution(space, population=5, tournament=2), noise(100))
     for trial in trials:
         space.validate(trial.configuration)
     assert {(t.origin, t.note) for t in trials[5:]} == {(MUTATION, "")}
@@ -159,7 +101,7 @@ def test_without_a_feasible_child_chance_chooses_and_says_so() -> None:
     """Exactly one of four bits: every child has none or two."""
     bits = [Integer(f"b{i}", 0, 1) for i in range(4)]
     one = [LinearConstraint({bit.name: sign for bit in bits}, sign) for sign in (1, -1)]
-    trials = played(RegularizedEvolution(Space(bits, one), population=5, tournament=2), noise(40))
+    trials = run_trials(RegularizedEvolution(Space(bits, one), population=5, tournament=2), noise(40))
     for trial in trials:
         assert sum(map(int, trial.configuration.values())) == 1
     assert {(t.origin, t.parent) for t in trials[5:]} == {(RANDOM, None)}

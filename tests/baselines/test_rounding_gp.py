@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fmnas.baselines import rounding_gp
-from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP, codes
+from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.kernel import matern52
@@ -39,19 +39,14 @@ def test_the_kernel_is_a_matern_on_the_codes() -> None:
     np.testing.assert_allclose(own, 1.0, rtol=1e-9)
 
 
-def test_codes_of_a_graph_are_as_far_apart_whatever_its_edges() -> None:
-    distances = torch.cdist(codes(GRAPH), codes(GRAPH))
-    assert distances[0, 1] == distances[0, 2]
-
-
 def test_the_relaxed_process_is_the_same_one_at_the_codes() -> None:
     optimizer, points, y = RoundingGP(SPACE), Points.from_encoded(SPACE, X[:8]), torch.from_numpy(X[:8].sum(1))
     eta = torch.log(torch.tensor([0.9, 0.01], dtype=torch.float64))
     plain = Posterior(Likelihood(CodeKernel(SPACE), points, y), eta)
     relaxed = Posterior(Likelihood(CodeKernel(optimizer._cube), optimizer._relax(points), y), eta)
     new = Points.from_encoded(SPACE, X[8:])
-    for found, expected in zip(relaxed.predict(optimizer._relax(new)), plain.predict(new), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    for result, expected in zip(relaxed.predict(optimizer._relax(new)), plain.predict(new), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-9)
 
 
 def test_codes_are_rounded_to_themselves_and_others_to_the_nearest() -> None:
@@ -63,12 +58,6 @@ def test_codes_are_rounded_to_themselves_and_others_to_the_nearest() -> None:
     np.testing.assert_array_equal(optimizer._round(z).to_encoded(SPACE), [[0.3, 2.0, 1.0, 2.0, 0.0]])
 
 
-def test_a_space_without_discrete_variables_has_nothing_to_round() -> None:
-    space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)])
-    optimizer, C = RoundingGP(space), torch.rand(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_array_equal(optimizer._round(C).to_encoded(space), C)
-
-
 def test_it_improves_by_more_than_the_jitter() -> None:
     assert RoundingGP(SPACE).acquisition(torch.tensor([0.5, -1.2], dtype=torch.float64)) == LogEI(-1.2 - 0.01)
 
@@ -77,27 +66,13 @@ def test_what_rounds_to_a_known_configuration_gives_way_to_the_next_best() -> No
     """All 12 configurations, the model's alone after the first two."""
     space = Space([Nominal("op", list("abcd")), Ordinal("width", [1, 2, 4])])
     optimizer = RoundingGP(space, initial_design=random_design(space, 2, 0))
-    found = []
+    result = []
     for _ in range(12):
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, float(space.encode(trial.configuration) @ [1.0, 0.5]))
-        found.append(trial)
-    assert len({json.dumps(trial.configuration) for trial in found}) == 12
-    assert {trial.origin for trial in found[2:]} == {MODEL}
-
-
-def test_a_bowl_is_descended() -> None:
-    optimizer = RoundingGP(SPACE, initial_design=random_design(SPACE, 5, 0))
-    values = []
-    for _ in range(20):
-        trial = optimizer.ask()
-        assert trial is not None
-        value = float(((one_hot(SPACE.encode(trial.configuration)) - one_hot(np.array([0.6, 3, 1, 2, 1]))) ** 2).sum())
-        optimizer.tell(trial, value)
-        values.append(value)
-    assert min(values[:5]) > 0.3
-    assert min(values) < 0.1
+        result.append(trial)
+    assert len({json.dumps(trial.configuration) for trial in result}) == 12
+    assert {trial.origin for trial in result[2:]} == {MODEL}
 
 
 def test_with_trials_pending_the_relaxed_process_has_the_output_scale_of_the_results(
@@ -119,7 +94,6 @@ def test_with_trials_pending_the_relaxed_process_has_the_output_scale_of_the_res
     optimizer = Noted(SPACE, initial_design=random_design(SPACE, 5, 0))
     for _ in range(5):
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, float(SPACE.encode(trial.configuration).sum()))
     for _ in range(3):
         optimizer.ask()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from fmnas.baselines import RandomSearch
 from fmnas.baselines.botorch import BoTorch
 from fmnas.baselines.external import MAX_REJECTED, WrappedOptimizer
 from fmnas.baselines.smac import SMAC
@@ -35,7 +34,6 @@ WRAPPED: dict[type[WrappedOptimizer], dict[str, Any]] = {
     BoTorch: {"fit_steps": 15, "raw_samples": 16, "restarts": 1},
 }
 """Each with what makes it quick."""
-BUDGETS = {TPE: 80, SMAC: 40, BoTorch: 14}
 BOWL = Space(
     [Real("x", 0.0, 1.0), Real("rate", 1e-4, 1e-1, log=True), Nominal("op", list("abcde")), Integer("k", 0, 7)]
 )
@@ -64,9 +62,7 @@ def bowl(configuration: Configuration) -> float:
 
 
 def ask(optimizer: Optimizer) -> Trial:
-    trial = optimizer.ask()
-    assert trial is not None
-    return trial
+    return optimizer.ask()
 
 
 def best_of(optimizer: Optimizer, budget: int) -> float:
@@ -76,7 +72,7 @@ def best_of(optimizer: Optimizer, budget: int) -> float:
     return min(evaluation.objective for _, evaluation in optimizer.history)
 
 
-def informed(method: type[WrappedOptimizer]) -> Any:
+def build_informed(method: type[WrappedOptimizer]) -> Any:
     """Told of TOLD, the last one first, while PENDING, which was asked second, is pending."""
     first, second, third = TOLD
     design = [first[0], PENDING, second[0], third[0]]
@@ -87,23 +83,11 @@ def informed(method: type[WrappedOptimizer]) -> Any:
     return optimizer
 
 
-@pytest.mark.parametrize("method", WRAPPED)
-def test_it_beats_random_search_on_a_bowl(method: type[WrappedOptimizer]) -> None:
-    pairs, budget = [], BUDGETS[method]
-    for seed in range(3):
-        design = random_design(BOWL, 10, seed)
-        model = method(BOWL, seed=seed, initial_design=design, **WRAPPED[method])
-        chance = RandomSearch(BOWL, seed=seed, initial_design=design)
-        pairs.append((best_of(model, budget), best_of(chance, budget)))
-    ours, theirs = np.array(pairs).T
-    assert ours.mean() < 2 / 3 * theirs.mean()
-
-
 def test_what_optuna_is_told() -> None:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import TrialState
 
-    trials = informed(TPE).study(seed=0).get_trials()
+    trials = build_informed(TPE).study(seed=0).get_trials()
     assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.RUNNING, *[TrialState.COMPLETE] * 2]
     assert [trial.value for trial in trials] == [0.5, None, -0.25, 2.0]
     assert [trial.params for trial in trials] == [
@@ -124,7 +108,7 @@ def test_what_optuna_is_told() -> None:
 
 
 def test_what_smac_is_told() -> None:
-    history = informed(SMAC).selector(seed=0)._runhistory
+    history = build_informed(SMAC).selector(seed=0)._runhistory
     from ConfigSpace import CategoricalHyperparameter, UniformFloatHyperparameter, UniformIntegerHyperparameter
     from smac.runhistory import StatusType
 
@@ -154,7 +138,7 @@ def test_what_smac_is_told() -> None:
 
 def test_what_botorch_is_told() -> None:
     """In the order told; the columns are rate, x, op, k, width, g."""
-    acquisition = informed(BoTorch).acquisition()
+    acquisition = build_informed(BoTorch).acquisition()
     model = acquisition.model
     expected = [[0.0, 0.0, 0, 0.5, 0.5, 2], [1.0, 1.0, 2, 1.0, 0.0, 0], [0.5, 0.25, 1, 0.0, 1.0, 1]]
     assert torch.allclose(model.train_inputs[0], torch.tensor(expected, dtype=torch.float64))
@@ -163,17 +147,6 @@ def test_what_botorch_is_told() -> None:
     assert float(acquisition.best_f) == 0.25
     pending = torch.tensor([[0.5, 0.5, 2, 0.25, 0.5, 2]], dtype=torch.float64)
     assert torch.allclose(acquisition.X_pending, pending)
-
-
-def test_botorch_models_the_logarithm() -> None:
-    optimizer = BoTorch(BOWL, log_objective=True, initial_design=random_design(BOWL, 3, 0))
-    for value in (0.1, 10.0, 1.0):
-        optimizer.tell(ask(optimizer), value)
-    assert float(optimizer.acquisition().best_f) == pytest.approx(np.log(10.0))
-    trial = ask(optimizer)
-    with pytest.raises(OptimizerError, match=r"objective 0\.0 with log_objective"):
-        optimizer.tell(trial, 0.0)
-    assert list(optimizer.pending) == [trial.id]
 
 
 @pytest.mark.parametrize("method", WRAPPED)
@@ -202,16 +175,6 @@ def test_without_its_package_it_says_how_to_get_it(
     assert str(refused.value) == (
         f"optimizer {method.name} needs {package}, which is not installed: pip install {package}"
     )
-
-
-@pytest.mark.parametrize("method", WRAPPED)
-def test_where_there_is_nothing_to_model_chance_chooses(method: type[WrappedOptimizer]) -> None:
-    optimizer = method(BOWL, **WRAPPED[method])
-    trials = [ask(optimizer), ask(optimizer)]
-    assert [trial.origin for trial in trials] == [RANDOM, RANDOM]
-    for trial in trials:
-        optimizer.tell(trial, 0.5)
-    assert ask(optimizer).origin in (RANDOM, MODEL)
 
 
 class Stubborn(WrappedOptimizer):

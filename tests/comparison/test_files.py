@@ -2,20 +2,20 @@ import re
 
 import pytest
 
-from fmnas.comparison.figures.canvas import sheet
+from fmnas.comparison.figures.canvas import new_figure
 from fmnas.comparison.figures.files import inline_svg, save_figure
 from fmnas.comparison.figures.palette import BLUE, INK
 
 
 def figure(title="$odd_ <&> 名"):
-    drawn = sheet(3.0, 2.0)
-    axes = drawn.subplots()
+    result = new_figure(3.0, 2.0)
+    axes = result.subplots()
     axes.plot([0, 1], [0, 1], color=BLUE)
     axes.set_title(title, color=INK, parse_math=False)
-    return drawn
+    return result
 
 
-def test_on_the_page_colours_are_variables_and_letters_are_letters():
+def test_on_the_page_colours_are_variables_and_text_is_text():
     svg = inline_svg(figure(), "one", "a 'line' <")
     assert "stroke: var(--blue)" in svg
     assert "fill: var(--ink)" in svg
@@ -36,21 +36,21 @@ def test_two_figures_share_no_ids():
     assert set(targets) <= ids[0]
 
 
-def test_a_wide_figure_scrolls_before_its_letters_are_too_small():
+def test_a_wide_figure_has_a_least_width():
     assert "min-width" not in inline_svg(figure(), "one", "one")
     assert "min-width: 216px" in inline_svg(figure(), "one", "one", least=1.0)
 
 
 def test_drawing_on_the_page_first_changes_no_file(tmp_path):
-    drawn = figure("title")
-    inline_svg(drawn, "one", "one")
-    for folder, each in (("after", drawn), ("alone", figure("title"))):
-        save_figure(each, tmp_path / folder, "one")
+    shown = figure("title")
+    inline_svg(shown, "one", "one")
+    for folder, to_save in (("after", shown), ("alone", figure("title"))):
+        save_figure(to_save, tmp_path / folder, "one")
     for kind in ("png", "svg", "pdf"):
         assert (tmp_path / f"after/one.{kind}").read_bytes() == (tmp_path / f"alone/one.{kind}").read_bytes()
 
 
-def test_a_pdf_holds_its_letters_as_letters(tmp_path):
+def test_a_pdf_embeds_its_fonts(tmp_path):
     *_, pdf = save_figure(figure("title"), tmp_path, "one")
     content = pdf.read_bytes()
     assert b"/Type0" in content
@@ -58,8 +58,8 @@ def test_a_pdf_holds_its_letters_as_letters(tmp_path):
     assert b"CreationDate" not in content
 
 
-def test_a_pdf_holds_no_tables_of_the_fonts_layout(tmp_path):
-    """To cut them takes longer than all else of a PDF; the defaults of fontTools are afterwards what they were."""
+def test_the_fonts_of_a_pdf_have_no_layout_tables(tmp_path):
+    """Subsetting them takes more than half of the time of a PDF; fontTools' defaults are restored afterwards."""
     from fontTools.subset import Options
     from matplotlib.backends import _backend_pdf_ps
 

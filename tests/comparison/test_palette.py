@@ -6,9 +6,9 @@ from fmnas.comparison.figures.palette import (
     PAGE_COLOURS,
     SERIES,
     SERIES_COLOURS,
-    declarations,
+    css_declarations,
+    css_variables,
     styles,
-    variables,
 )
 
 
@@ -39,7 +39,7 @@ def test_styles_are_fixed_by_name():
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_everything_can_be_read_on_its_ground(dark):
+def test_contrasts(dark):
     """WCAG 2: 4.5 for text. Lines also have dashes and markers: two of Okabe and Ito's hues are lighter than 3."""
     grounds = [PAGE_COLOURS[name][dark] for name in ("ground", "card")]
     for ground in grounds:
@@ -49,8 +49,8 @@ def test_everything_can_be_read_on_its_ground(dark):
         assert contrast(pair[dark], PAGE_COLOURS["ground"][dark]) >= (5.0 if dark else 2.0), name
 
 
-def test_every_colour_is_a_variable_of_both_pages():
-    names = {value[4:-1] for value in variables().values()}
+def test_every_colour_is_a_variable_in_both_modes():
+    names = {value[4:-1] for value in css_variables().values()}
     assert names == {"--" + name for name in (*PAGE_COLOURS, *SERIES)}
     for dark in (False, True):
-        assert {part.split(":")[0].strip() for part in declarations(dark).split(";")[:-1]} == names
+        assert {part.split(":")[0].strip() for part in css_declarations(dark).split(";")[:-1]} == names

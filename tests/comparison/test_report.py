@@ -1,16 +1,20 @@
+"""Whole reports: the files, the CSV tables, and an HTML page that any data leave well-formed."""
+
 import json
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, write_report
+from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, anytime_curves, final_rows, ledger_table, write_report
 from fmnas.comparison.analysis.trials import PlannedRun
-from fmnas.comparison.summary import Remark
+from fmnas.comparison.report import CURVES, GRID, MEAN_CURVE_COLUMNS, write_tables
+from fmnas.comparison.summary import Remark, summarise
 from fmnas.search_spaces import joint_space
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
-TABLES = ("curves", "mean_curves", "checkpoints", "tests", "targets", "ledger", "honesty")
+TABLES = ("curves", "mean_curves", "checkpoints", "tests", "targets", "ledger", "sanity_checks")
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -43,6 +47,7 @@ class Reader(HTMLParser):
 
 
 def report(trials, folder, name="first look"):
+    """The summary, and the text of the page."""
     context = ReportContext(
         name, "a problem", BUDGET, {"versions": {"torch": "2.9"}, "devices": ["gpu"]}, "seeds: 4 # <b>&"
     )
@@ -53,9 +58,15 @@ def report(trials, folder, name="first look"):
     assert not reader.open
     assert "script" not in reader.tags
     json.dumps(summary.to_json(), allow_nan=False)
-    for row in final_rows(summary):
-        assert len(row) == len(FINAL_HEADER)
+    assert all(len(row) == len(FINAL_HEADER) for row in final_rows(summary))
     return summary, reader.text
+
+
+def tables_of(trials, folder):
+    """The summary, and every CSV table as it reads back."""
+    curves = anytime_curves(trials, BUDGET)
+    summary = summarise(trials, curves, ledger_table(trials, BUDGET), ReportContext("n", "p", BUDGET, {}, ""))
+    return summary, {path.stem: pd.read_csv(path) for path in write_tables(summary, curves, folder)}
 
 
 def test_a_comparison(make_table, tmp_path):
@@ -69,17 +80,15 @@ def test_a_comparison(make_table, tmp_path):
     bofm = plain["optimizers"]["bo-fm"]
     assert (bofm["mean"], bofm["standard_error"], bofm["values"]) == (1.0, None, {"0": 1.0})
     assert bofm["best_configuration"] == {"x": 2 / 7}
-    assert bofm["model_share"] == 1 / 3
+    assert (bofm["has_model"], bofm["model_share"]) == (True, 1 / 3)
     assert plain["compared_at"] == {"epochs": 75, "evaluations": 3.0}
     assert [run["epochs"] for run in plain["ledger"]] == [75, 75]
     assert plain["incidents"] == [{"optimizer": "re", "what": "failed", "text": "oom", "trials": 1}]
     for part in (summary.headline, summary.caution, "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
     assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
-    assert (bofm["has_model"], plain["clocks"], plain["remarks"]) == (True, [], [])
     figures = {f"{name}.{kind}" for name in ("anytime", "timeline") for kind in ("png", "svg", "pdf")}
-    tables = {f"{name}.csv" for name in TABLES}
-    assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *tables}
+    assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *(f"{name}.csv" for name in TABLES)}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,6 @@ def test_a_comparison(make_table, tmp_path):
         {("a", 0): [{"status": "lost"}], ("b", 0): [{"status": "cancelled"}]},
         {("bohb", 0): [{"epochs": 5}] * 15, ("bohb", 1): [{"epochs": 5}]},
         {("a", 0): [1.0, 2.0, 3.0], ("a", 1): [1.0], ("b", 0): [2.0]},
-        {("func2c", 0): [-0.1, -0.2, -0.2063]},
         {("a", 0): [{"note": "model failed"}, float("inf"), {"diverged": True, "objective": 0.9}]},
     ],
 )
@@ -105,14 +113,14 @@ def test_no_trials(make_run, tmp_path):
     assert "no full-fidelity result" in text
 
 
-def test_what_the_context_remarks_is_on_the_page(make_table, tmp_path):
+def test_remarks_of_the_context(make_table, tmp_path):
     remarks = [Remark("The moon was full."), Remark("re was told the budget.", "re")]
     runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in ("re", "bohb") for r in range(2)]
     context = ReportContext("n", "p", BUDGET, {}, "", remarks=remarks, runs=runs, by_design={"re": "random"})
     table = make_table({("re", 0): [3.0] * 3, ("re", 1): [2.0] * 3, ("bohb", 0): [4.0] * 3})
     summary = write_report(table, context, tmp_path)
     html = (tmp_path / "index.html").read_text()
-    assert "bohb never used its model: all of its new configurations were drawn at random." in summary.caution
+    assert "bohb never used its model" in summary.caution
     assert summary.caution.endswith("The moon was full.")
     assert summary.caution in html
     assert "<p>re was told the budget.</p>" in html
@@ -134,12 +142,8 @@ def test_the_best_cell_is_drawn(make_run, tmp_path):
     space, rng = joint_space(), np.random.default_rng(0)
     trials = make_run("bo-fm", 0, [{"objective": 0.07 + i / 100, "error": 0.06, **space.sample(rng)} for i in range(3)])
     summary, text = report(trials.drop(columns="x"), tmp_path)
-    best = summary.optimizers["bo-fm"].best_configuration
-    assert space.validate(best) is None
-    for name in ("anytime", "best_cell", "timeline"):
-        for kind in ("png", "svg", "pdf"):
-            assert (tmp_path / f"{name}.{kind}").exists()
-    assert "Best cell" in text
+    assert space.validate(summary.optimizers["bo-fm"].best_configuration) is None
+    assert {f"best_cell.{kind}" for kind in ("png", "svg", "pdf")} <= {path.name for path in tmp_path.iterdir()}
     assert "bo-fm/repeat-0, trial 0: objective 0.07000, validation error 0.06000" in text
 
 
@@ -148,3 +152,44 @@ def test_a_second_report_replaces_the_first(make_table, tmp_path):
         _, text = report(make_table({("a", 0): [objective] * 3}), tmp_path)
     assert "1.000" in text
     assert "2.000" not in text
+
+
+def test_the_tables_hold_what_the_summary_holds(make_table, tmp_path):
+    runs = {(name, r): [3.0 + r, 2.0 + r + (name == "b"), 1.0 + r] for name in "ab" for r in range(2)}
+    trials = make_table(runs)
+    summary, tables = tables_of(trials, tmp_path)
+    assert tuple(tables) == TABLES
+    assert list(tables["curves"].columns) == list(CURVES)
+    assert list(tables["curves"]["incumbent"]) == list(anytime_curves(trials, BUDGET)["incumbent"])
+    mean = tables["mean_curves"]
+    assert list(mean.columns) == list(MEAN_CURVE_COLUMNS)
+    assert len(mean) == 5 * 2 * GRID
+    last = mean[(mean["axis"] == "evaluations") & (mean["optimizer"] == "a")].iloc[-1]
+    assert (last["at"], last["mean"], last["low"], last["high"]) == (3.0, 1.5, 1.0, 2.0)
+    points = tables["checkpoints"]
+    assert list(points["share"].unique()) == [0.25, 0.5, 1.0]
+    ends = points[points["share"] == 1].to_dict("records")
+    assert [(row["optimizer"], row["mean"], row["repeat_0"], row["repeat_1"]) for row in ends] == [
+        (row.optimizer, row.mean, row.values[0], row.values[1]) for row in summary.checkpoints[-1].rows
+    ]
+    assert list(tables["tests"]["verdict"]) == ["too few repeats to tell"]
+    assert list(tables["ledger"]["run"]) == [row.run for row in summary.ledger]
+    assert set(tables["ledger"]["wall_seconds"]) == {27.0}
+    assert list(tables["sanity_checks"]["share_random"]) == [1.0, 1.0]
+    assert set(tables["targets"]["from"]) == {"a's mean at 100%", "b's mean at 100%"}
+
+
+@pytest.mark.parametrize("trials", [[], [{"status": "failed"}] * 3])
+def test_without_results_the_tables_have_their_columns(make_run, tmp_path, trials):
+    _, tables = tables_of(make_run("a", 0, trials or [1.0]).iloc[: len(trials)], tmp_path)
+    assert {"optimizer", "mean"} <= set(tables["checkpoints"].columns)
+    assert {"first", "p_corrected"} <= set(tables["tests"].columns)
+    assert len(tables["targets"]) == 0
+
+
+def test_the_same_results_give_the_same_bytes(make_table, tmp_path):
+    trials = make_table({(name, r): [1.0 + r / 7, 0.3 * r] for name in "ab" for r in range(4)})
+    for folder in ("first", "second"):
+        tables_of(trials, tmp_path / folder)
+    for path in (tmp_path / "first").iterdir():
+        assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes()

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap
 
 from fmnas.comparison.analysis import resampling
-from fmnas.comparison.analysis.resampling import COVERAGE, mean_interval, shortcoming, tail, weights
+from fmnas.comparison.analysis.resampling import (
+    COVERAGE,
+    coverage_warning,
+    mean_interval,
+    resampling_weights,
+    tail_probability,
+)
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -21,7 +27,7 @@ VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=10).map(np.array)
 
 @settings(max_examples=50, deadline=None)
 @given(values=VALUES)
-def test_it_holds_the_mean_and_lies_among_the_values(values):
+def test_it_contains_the_mean_and_is_within_the_values(values):
     low, high = mean_interval(values)
     assert values.min() <= low <= high <= values.max()
     slack = 1e-12 * np.abs(values).max()
@@ -50,34 +56,34 @@ def test_the_same_values_give_the_same_interval():
 def test_the_percentiles_are_expanded(repeats, student):
     """The tail of the normal distribution beyond sqrt(n / (n - 1)) t; for 1 and 2 degrees t has a closed form."""
     beyond = sqrt(repeats / (repeats - 1)) * student
-    assert tail(repeats) == pytest.approx(erfc(beyond / sqrt(2)) / 2, rel=1e-6)
+    assert tail_probability(repeats) == pytest.approx(erfc(beyond / sqrt(2)) / 2, rel=1e-6)
 
 
 def test_the_ends_are_the_percentiles_of_the_resampled_means():
     values = np.random.default_rng(5).normal(size=8)
-    means = weights(8) @ values
+    means = resampling_weights(8) @ values
     low, high = mean_interval(values)
-    assert (means < low).mean() == pytest.approx(tail(8), abs=1 / len(means))
-    assert (means > high).mean() == pytest.approx(tail(8), abs=1 / len(means))
+    assert (means < low).mean() == pytest.approx(tail_probability(8), abs=1 / len(means))
+    assert (means > high).mean() == pytest.approx(tail_probability(8), abs=1 / len(means))
 
 
-def test_the_sentence_on_short_intervals_agrees_with_the_table():
+def test_the_warning_agrees_with_the_table():
     rows = re.findall(r"^\| (\d+) \| \.\d+ \| \.\d+ \| (\.\d+) \|$", resampling.__doc__, flags=re.MULTILINE)
     assert {int(repeats): float(covered) for repeats, covered in rows} == COVERAGE
-    assert [repeats for repeats in range(2, 30) if shortcoming(repeats)] == [2, 3, 4, 5]
-    assert "it holds the mean in some 88% of cases" in shortcoming(4)
-    assert shortcoming(9, 1, 4) == shortcoming(4)  # one repeat has no interval
-    assert shortcoming(1) == shortcoming() == ""
+    assert [repeats for repeats in range(2, 30) if coverage_warning(repeats)] == [2, 3, 4, 5]
+    assert "88%" in coverage_warning(4)
+    assert coverage_warning(9, 1, 4) == coverage_warning(4)  # one repeat has no interval
+    assert coverage_warning(1) == coverage_warning() == ""
 
 
-def test_the_script_of_the_table_simulates_what_the_table_says(monkeypatch):
+def test_the_benchmark_gives_the_table(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     from coverage_of_intervals import coverage
 
-    found = coverage(4, 500, np.random.default_rng(0))
+    coverages = coverage(4, 500, np.random.default_rng(0))
     sys.modules.pop("coverage_of_intervals")
     for method, about in (("percentile", 0.801), ("BCa", 0.800), ("expanded percentile", COVERAGE[4])):
-        assert found[method] == pytest.approx(about, abs=4 * sqrt(about * (1 - about) / 500))
+        assert coverages[method] == pytest.approx(about, abs=4 * sqrt(about * (1 - about) / 500))
 
 
 def test_few_values():
@@ -94,7 +100,7 @@ def test_a_missing_value_leaves_no_interval():
 
 
 @pytest.mark.parametrize(("repeats", "about"), [(4, 0.89), (6, 0.93), (10, 0.95)])
-def test_it_covers_the_mean_as_often_as_it_says(repeats, about):
+def test_coverage_of_the_mean(repeats, about):
     values = np.random.default_rng(1).normal(size=(repeats, 600))
     low, high = mean_interval(values)
     covered = ((low <= 0) & (high >= 0)).mean()

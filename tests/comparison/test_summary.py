@@ -1,4 +1,4 @@
-"""What summary.json holds, against a file that is kept: every key in its place, every text, every number."""
+"""The content of summary.json, compared with a stored file: every key in order, every text, every number."""
 
 import json
 from dataclasses import FrozenInstanceError
@@ -13,23 +13,23 @@ from fmnas.comparison.analysis.costs import Pending
 from fmnas.comparison.analysis.trials import PlannedRun
 from fmnas.comparison.summary import Remark, summarise
 
-KEPT = Path(__file__).with_name("summary.json")
+STORED = Path(__file__).with_name("summary.json")
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
 
 
 def summary(make_table) -> Summary:
-    """Of two optimizers with everything that can happen, and a third one that has no result."""
+    """Two optimizers with failures, notes and a retraining, and a third without a result."""
     failed = {"status": "failed", "reason": "out of memory"}
     runs = {
         **{("bo-fm", r): [3.0, {"objective": 1.0 + r / 8, "origin": "model"}, 2.0] for r in range(2)},
         **{("random", r): [4.0 - r / 8, {"objective": 1.5, "epochs": 5}, failed, 1.25 + r] for r in range(2)},
         ("bohb", 0): [{"status": "lost"}, {"objective": 9.0, "epochs": 5, "note": "odd"}],
     }
-    again = {"trial": 1, "selected_objective": 1.0, "selected_error": 0.1, "epochs": 50, "images": 9, "test_images": 5}
-    again |= {"train_seconds": 2.5, "started_at": "", "finished_at": "", "worker": "w"}
+    common = {"trial": 1, "selected_objective": 1.0, "selected_error": 0.1, "epochs": 50, "images": 9, "test_images": 5}
+    common |= {"train_seconds": 2.5, "started_at": "", "finished_at": "", "worker": "w"}
     retrained = [
         {"run": f"{name}/repeat-{r}", "optimizer": name, "repeat": r, "test_error": error, "test_error_seed_1": error}
-        | again
+        | common
         for name, r, error in (("bo-fm", 0, 0.125), ("bo-fm", 1, 0.25), ("random", 0, 0.5))
     ]
     context = ReportContext(
@@ -50,38 +50,37 @@ def summary(make_table) -> Summary:
     return summarise(trials, curves, ledger, context)
 
 
-def flat(value, place=""):
-    """(place, value) of everything within, in order."""
+def flatten(value, place=""):
+    """(place, value) of every leaf, in order."""
     if isinstance(value, dict | list):
-        for name, each in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from flat(each, f"{place}/{name}")
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from flatten(part, f"{place}/{name}")
     else:
         yield place, value
 
 
-def test_the_file_is_what_it_was(make_table):
-    found = json.loads(json.dumps(summary(make_table).to_json(), allow_nan=False))
-    places, values = zip(*flat(found), strict=True)
-    kept_places, kept = zip(*flat(json.loads(KEPT.read_text())), strict=True)
-    assert places == kept_places
-    for place, value, before in zip(places, values, kept, strict=True):
+def test_the_file_is_unchanged(make_table):
+    plain = json.loads(json.dumps(summary(make_table).to_json(), allow_nan=False))
+    places, values = zip(*flatten(plain), strict=True)
+    stored_places, stored = zip(*flatten(json.loads(STORED.read_text())), strict=True)
+    assert places == stored_places
+    for place, value, before in zip(places, values, stored, strict=True):
         assert type(value) is type(before), place
         assert value == (pytest.approx(before, rel=1e-9) if isinstance(before, float) else before), place
 
 
-def test_where_a_known_trial_is_from_is_no_incident(make_run):
+def test_the_note_of_a_warm_start_trial_is_not_an_incident(make_run):
     notes = [{"origin": "warm_start", "note": "trial 3 of a/repeat-0 in runs/earlier"}, {"note": "odd"}]
     trials = make_run("a", 0, notes)
-    found = summarise(
-        trials, anytime_curves(trials, BUDGET), ledger_table(trials, BUDGET), ReportContext("a", "p", BUDGET, {}, "")
-    )
-    assert [incident.text for incident in found.incidents] == ["odd"]
+    curves, ledger = anytime_curves(trials, BUDGET), ledger_table(trials, BUDGET)
+    incidents = summarise(trials, curves, ledger, ReportContext("a", "p", BUDGET, {}, "")).incidents
+    assert [incident.text for incident in incidents] == ["odd"]
 
 
 def test_it_is_frozen_and_its_missing_numbers_are_nan(make_table):
-    found = summary(make_table)
-    assert np.isnan(found.optimizers["bohb"].mean)
-    assert found.optimizers["bohb"].best_trial is None
-    assert found.optimizers["bo-fm"].best_trial == 1
+    record = summary(make_table)
+    assert np.isnan(record.optimizers["bohb"].mean)
+    assert record.optimizers["bohb"].best_trial is None
+    assert record.optimizers["bo-fm"].best_trial == 1
     with pytest.raises(FrozenInstanceError):
-        found.headline = "another"
+        record.headline = "other"

@@ -17,25 +17,25 @@ def points(*pairs):
 
 
 def test_by_hand():
-    given_ = points((0.2, 0.5), (0.5, 0.2), (0.6, 0.3), (0.2, 0.6), (0.5, 0.2))
-    assert pareto_front(given_).tolist() == [[0.2, 0.5], [0.5, 0.2]]
-    assert hypervolume(given_) == pytest.approx(0.3 * 0.5 + 0.5 * 0.8)
+    results = points((0.2, 0.5), (0.5, 0.2), (0.6, 0.3), (0.2, 0.6), (0.5, 0.2))
+    assert pareto_front(results).tolist() == [[0.2, 0.5], [0.5, 0.2]]
+    assert hypervolume(results) == pytest.approx(0.3 * 0.5 + 0.5 * 0.8)
     assert hypervolume(points((1.0, 0.0))) == 0.0
     assert hypervolume(points()) == 0.0
 
 
 @given(st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=12))
 def test_the_front_dominates_and_the_hypervolume_is_that_of_a_fine_grid(pairs):
-    given_ = points(*pairs)
-    front = pareto_front(given_)
-    for point in given_:
+    results = points(*pairs)
+    front = pareto_front(results)
+    for point in results:
         assert (front <= point).all(axis=1).any()
     middle = (np.arange(200) + 0.5) / 200
     grid = np.stack(np.meshgrid(middle, middle), axis=-1).reshape(-1, 1, 2)
-    assert hypervolume(given_) == pytest.approx((grid >= front).all(axis=2).any(axis=1).mean(), abs=0.02)
+    assert hypervolume(results) == pytest.approx((grid >= front).all(axis=2).any(axis=1).mean(), abs=0.02)
 
 
-def test_of_full_results_of_every_repeat(make_table, tmp_path):
+def test_full_results_of_every_repeat(make_table, tmp_path):
     def trial(flops, error, **more):
         return {"objective": error, "flops_ratio": flops, "error": error, **more}
 
@@ -58,7 +58,7 @@ def test_of_full_results_of_every_repeat(make_table, tmp_path):
     assert "Error against FLOPs" in (tmp_path / "index.html").read_text()
 
 
-def test_without_flops_there_is_nothing(make_table, tmp_path):
+def test_without_flops_there_is_no_tradeoff(make_table):
     trials = make_table({("a", 0): [1.0]})
     assert tradeoffs(trials, anytime_curves(trials, BUDGET), 75, BUDGET) == []
 
@@ -86,7 +86,7 @@ def test_at_equal_cost_and_over_all_repeats(make_table, tmp_path):
     assert np.isnan(c.mean)
 
 
-def test_the_best_ones_are_drawn_as_they_learned(make_table, tmp_path):
+def test_learning_curves_of_the_best(make_table, tmp_path):
     trials = make_table({("a", 0): [2.0, 1.0], ("b", 0): [3.0, 4.0]})
     context = ReportContext("n", "p", BUDGET, {}, "", learning={("a/repeat-0", 1): (0.9, 0.5), ("b/repeat-0", 0): ()})
     summary = write_report(trials, context, tmp_path)

@@ -1,4 +1,4 @@
-"""Headline and caution: nothing is better that no test shows."""
+"""Headline and caution: an optimizer is called better only if a test says so."""
 
 import re
 from dataclasses import replace
@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import sem
 
-from fmnas.comparison import caution, headline
+from fmnas.comparison import Budget, anytime_curves, caution, final_table, headline, ledger_table
 from fmnas.comparison.analysis.checkpoints import FinalNumbers, FinalTable
-from fmnas.comparison.analysis.formatting import listed
 from fmnas.comparison.analysis.paired_tests import compare
-from fmnas.comparison.analysis.verdict import power
+from fmnas.comparison.analysis.trials import PlannedRun
+from fmnas.comparison.analysis.verdict import OPTIONAL_STOPPING_NOTE, ORDER_NOTE, describe_power
+from fmnas.comparison.summary import ReportContext, summarise
 
+BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
 CLAIM = re.compile(r"(?<!whether )\b(\S+) is better(?: than (\S+))?", re.IGNORECASE)
 
 
@@ -22,19 +24,26 @@ def final(results):
     """The final table of {optimizer: {repeat: objective}}."""
     rows = {}
     for name, mine in results.items():
-        given = np.array(list(mine.values()))
-        error = sem(given) if len(given) > 1 else np.nan
-        found = (given.min(), np.nan, f"{name}/repeat-0", 0)
-        rows[name] = FinalNumbers(len(mine), given.mean(), error, mine, *found, 25.0, 1.0, 0.0, 0, 0, 0, 0)
+        values = np.array(list(mine.values()))
+        error = sem(values) if len(values) > 1 else np.nan
+        best = (values.min(), np.nan, f"{name}/repeat-0", 0)
+        rows[name] = FinalNumbers(len(mine), values.mean(), error, mine, *best, 25.0, 1.0, 0.0, 0, 0, 0, 0)
     in_order = sorted(rows, key=lambda name: (rows[name].mean, rows[name].best, name))
     return FinalTable({name: rows[name] for name in in_order}, 25, 25)
 
 
-def words(results, seconds=None, hypotheses="all"):
+def texts(results, seconds=None, hypotheses="all"):
     """Headline, caution and tests."""
     table = final(results)
     tests = compare({name: row.values for name, row in table.rows.items()}, hypotheses)
     return headline(table, tests, seconds), caution(table, tests), tests
+
+
+def texts_of(trials):
+    """Headline and caution of a table of trials."""
+    table = final_table(anytime_curves(trials, BUDGET), ledger_table(trials, BUDGET), BUDGET)
+    tests = compare({name: row.values for name, row in table.rows.items()})
+    return headline(table, tests), caution(table, tests)
 
 
 def numbered(*rows):
@@ -45,141 +54,212 @@ def numbered(*rows):
 @given(st.integers(2, 3).flatmap(lambda k: st.lists(st.lists(st.integers(0, 9), min_size=k, max_size=k), max_size=9)))
 def test_nothing_is_called_better_without_a_test(rows):
     results = numbered(*zip(*[[float(v) for v in row] for row in rows], strict=True)) if rows else {"p": {0: 1.0}}
-    first, second, tests = words(results)
-    shown = [test for test in tests.pairs if test.verdict.endswith("better")]
-    assert all(test.p_corrected < 0.05 for test in shown)
-    assert bool(CLAIM.search(first + second)) <= bool(shown)
+    first, second, tests = texts(results)
+    significant = [test for test in tests.pairs if test.verdict.endswith("better")]
+    assert all(test.p_corrected < 0.05 for test in significant)
+    assert bool(CLAIM.search(first + second)) <= bool(significant)
     if len(rows) < 6:
-        assert not shown
+        assert not significant
 
 
-def test_who_could_not_spend_it_all_is_within_it_and_a_share_of_all_trials_is_named():
+def test_the_cost_of_the_comparison():
     table, tests = final(numbered([1.0, 2.0], [3.0, 4.0])), compare({})
     assert "after 25 epochs in each repeat" in headline(table, tests)
     less = {name: replace(row, epochs=22.5) for name, row in table.rows.items()}
     assert "within 25 epochs in each repeat" in headline(replace(table, rows=less), tests)
     assert "by method" not in caution(table, tests)
-    assert "Compared at 25 of 75 epochs" in caution(replace(table, budget_epochs=75), tests)
-    assert "the shares by method are of all trials" in caution(replace(table, budget_epochs=75), tests)
+    assert "at 25 of 75 epochs" in caution(replace(table, budget_epochs=75), tests)
+    assert "by method are of all trials" in caution(replace(table, budget_epochs=75), tests)
+    timed, *_ = texts(numbered([1.0]), seconds=300.0)
+    assert "p reached this objective: 1.000, within 5.0 min" in timed
 
 
-def test_a_leader_that_is_better_than_all():
-    results = numbered([i + 1.0 for i in range(7)], [2.0 * i + 3 for i in range(7)], [3.0 * i + 9 for i in range(7)])
-    first, second, _ = words(results)
-    assert "It is better than q and r (corrected p ≤ 0.047)." in first
-    assert "7 paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is 0.0156" in second
-    assert "0.0469 corrected for 3 comparisons" in second
-    assert "By the tests, after Holm's correction: p is better than q (p = 0.047)" in second
+UP = [i + 1.0 for i in range(9)]
+NEAR = [i + (0.9 if i % 2 else 1.3) for i in range(9)]
+FAR = [2.0 * i + 9 for i in range(9)]
+TIED = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
 
 
-def test_a_leader_that_is_better_than_one():
-    low, near = [i + 1.0 for i in range(9)], [i + (0.9 if i % 2 else 1.3) for i in range(9)]
-    first, second, _ = words(numbered(low, near, [2.0 * i + 9 for i in range(9)]))
-    assert re.search(r"It is better than r \(corrected p = 0\.0\d+\); no difference to q is shown\.", first)
-    assert "The other pair is not told apart." in second
-
-
-def test_a_leader_that_is_not_told_apart():
-    first, second, _ = words(numbered([1.0, 2, 3, 4, 5, 6.0], [1.5, 1.9, 3.5, 4.2, 5.5, 5.9]))
-    assert first.endswith("No difference to q is shown.")
-    assert "No test shows a difference: the order of the means alone is not evidence." in second
+@pytest.mark.parametrize(
+    ("results", "hypotheses", "first_has", "second_has", "second_lacks"),
+    [
+        (
+            numbered(UP[:7], [2.0 * i + 3 for i in range(7)], [3.0 * i + 9 for i in range(7)]),
+            "all",
+            ["better than q and r (corrected p ≤ 0.047)"],
+            ["7 paired repeats", "0.0156", "0.0469 corrected for 3 comparisons", "p is better than q (p = 0.047)"],
+            [ORDER_NOTE],
+        ),
+        (
+            numbered(UP, NEAR, FAR),
+            "all",
+            ["better than r (corrected p = 0.0", "no difference to q is shown"],
+            ["The other pair is undecided."],
+            [ORDER_NOTE],
+        ),
+        (
+            numbered([1.0, 2, 3, 4, 5, 6.0], [1.5, 1.9, 3.5, 4.2, 5.5, 5.9]),
+            "all",
+            ["No difference to q is shown."],
+            ["No test shows a difference", ORDER_NOTE],
+            ["better"],
+        ),
+        (
+            numbered(*ROWS),
+            "q",
+            ["better than q (corrected p = 0.047)."],
+            ["0.0469 corrected for 3 comparisons (q with each of the others)", "q is better than r (p = 0.047)"],
+            ["undecided"],
+        ),
+        (
+            numbered(*(row[:6] for row in ROWS)),
+            "p",
+            ["Too few repeats to tell whether it is better than q, r and s."],
+            ["once corrected for 3 comparisons (p with each of the others); 7 repeats without ties suffice"],
+            [],
+        ),
+        (numbered(*ROWS), "z", ["p has the lowest"], ["z is tested", "no test"], ["better"]),
+        (
+            numbered(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {0: 30.0}},
+            "all",
+            ["better than q (corrected p = 0.012); too few repeats to tell whether it is better than r."],
+            ["1 to 9 paired repeats", "with 9 is 0.00391, 0.0117 corrected for 3", "p is better than q (p = 0.012)"],
+            ["anecdotal"],
+        ),
+        (
+            numbered(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {20: 30.0, 21: 30.0}},
+            "all",
+            [],
+            ["0 to 9 paired repeats", "p is better than q (p = 0.012)"],
+            [],
+        ),
+        (
+            numbered(TIED, [x + (i < 3) for i, x in enumerate(TIED)]),
+            "all",
+            ["Too few repeats to tell whether it is better than q."],
+            ["too few repeats that differ: p and q in 3 of 8."],
+            ["No test shows a difference"],
+        ),
+        (
+            numbered(
+                TIED, [x + (i < 6) * (i + 1) for i, x in enumerate(TIED)], [x + 10 + i for i, x in enumerate(TIED)]
+            ),
+            "all",
+            ["better than q and r (corrected p ≤ 0.031)."],  # six differ: enough at Holm's last step
+            [],
+            ["repeats that differ"],
+        ),
+        (
+            numbered([1.0] * 4, [2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]),
+            "all",
+            ["Too few repeats to tell whether it is better than q and r."],
+            ["0.125", "7 repeats can show one, corrected for 3 comparisons, without ties.", ORDER_NOTE],
+            ["better"],
+        ),
+        (numbered([1.0], [2.0]), "all", [], ["1 repeat: no standard error, no test"], ["better"]),
+        (
+            {"p": {0: 1.0, 1: 2.0}, "q": {2: 1.0, 3: 2.0}},
+            "all",
+            [],
+            ["0 shared by all", "no test; 6 paired repeats can show a difference"],
+            ["better"],
+        ),
+    ],
+    ids=[
+        "better than all",
+        "better than one",
+        "no difference",
+        "one against the others",
+        "few against the others",
+        "without a trial",
+        "a single repeat",
+        "no shared repeat of one",
+        "ties",
+        "ties at the last step",
+        "too few",
+        "one repeat",
+        "no shared repeat",
+    ],
+)
+def test_what_is_said(results, hypotheses, first_has, second_has, second_lacks):
+    first, second, _ = texts(results, hypotheses=hypotheses)
+    for text, parts in ((first, first_has), (second, second_has)):
+        for part in parts:
+            assert part in text
+    assert not [part for part in second_lacks if part in second]
 
 
 def test_the_leader_may_be_worse_where_both_have_repeats():
     """q's many good repeats are its own; on the six that it shares with p it loses every time."""
     shared = {r: 10.0 + r for r in range(6)}
     results = {"p": shared, "q": {r: 11.0 + 2 * r for r in range(6)} | dict.fromkeys(range(6, 60), 0.0)}
-    first, second, _ = words(results)
+    first, second, _ = texts(results)
     assert first.startswith("q has the lowest mean objective")
-    assert "Yet on the repeats that both have, p is better." in first
+    assert "on the repeats that both have, p is better" in first
     assert "not a fair comparison" in second
-
-
-def test_one_against_the_rest_in_words():
-    results = numbered(*([i * (1.0 + j) + j for i in range(7)] for j in range(4)))
-    first, second, _ = words(results, hypotheses="q")
-    assert first.endswith("It is better than q (corrected p = 0.047).")  # nothing is said of r and s
-    assert "0.0469 corrected for 3 comparisons (q with each of the others)" in second
-    assert "q is better than r (p = 0.047)" in second
-    assert "not told apart" not in second
-    short, few, _ = words({name: {r: mine[r] for r in range(6)} for name, mine in results.items()}, hypotheses="p")
-    assert short.endswith("Too few repeats to tell whether it is better than q, r and s.")
-    assert "once corrected for 3 comparisons (p with each of the others); 7 repeats without ties suffice" in few
-    _, none, _ = words(results, hypotheses="z")
-    assert none.startswith("Only z is to be tested against the rest, and it has no trial yet: no test.")
-
-
-def test_an_optimizer_with_a_single_repeat_silences_nobody():
-    """As in the middle of a run, or where a directory with one repeat is put beside others."""
-    results = numbered([i + 1.0 for i in range(9)], [2.0 * i + 3 for i in range(9)]) | {"r": {0: 30.0}}
-    first, second, _ = words(results)
-    assert first.endswith(
-        "It is better than q (corrected p = 0.012); too few repeats to tell whether it is better than r."
-    )
-    assert "1 to 9 paired repeats, by pair: the smallest p" in second
-    assert "can give with 9 is 0.00391, 0.0117 corrected for 3 comparisons." in second
-    assert "By the tests, after Holm's correction: p is better than q (p = 0.012)." in second
-    assert "anecdote" not in second
-    lowest, _, _ = words(results | {"r": {0: 0.0}})
-    assert lowest.startswith("r has the lowest objective: 0.000")
-    assert lowest.endswith("Too few repeats to tell whether it is better than p and q.")
-
-
-def test_an_optimizer_that_shares_no_repeat_silences_nobody():
-    results = numbered([i + 1.0 for i in range(9)], [2.0 * i + 3 for i in range(9)]) | {"r": {20: 30.0, 21: 30.0}}
-    _, second, _ = words(results)
-    assert "0 to 9 paired repeats, by pair" in second
-    assert "p is better than q (p = 0.012)" in second
 
 
 def test_the_same_values_in_another_order_have_no_leader():
     values = [0.1, 0.3, 0.3, 0.2, 0.7]
     assert np.mean(values) != np.mean(values[::-1])
-    first, _, _ = words(numbered(values, values[::-1]))
+    first, *_ = texts(numbered(values, values[::-1]))
     assert "share the lowest mean objective" in first
 
 
-def test_ties_are_counted():
-    tied = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-    first, second, _ = words(numbered(tied, [x + (i < 3) for i, x in enumerate(tied)]))
-    assert first.endswith("Too few repeats to tell whether it is better than q.")
-    assert "leave too few repeats that differ: p and q in 3 of 8." in second
-    assert "No test shows a difference" not in second
-    results = numbered(
-        tied, [x + (i < 6) * (i + 1) for i, x in enumerate(tied)], [x + 10 + i for i, x in enumerate(tied)]
-    )
-    first, second, _ = words(results)
-    assert first.endswith("It is better than q and r (corrected p ≤ 0.031).")  # six differ: enough at Holm's last step
-    assert "repeats that differ" not in second
-    _, untied, _ = words(numbered(tied, [x + 1 for x in tied]))
-    assert "repeats that differ" not in untied
+def test_an_early_look_at_the_tests_gets_a_warning(make_table):
+    runs = {(name, r): [1.0 + r / 10 + (name == "b")] * 2 for name in "ab" for r in range(3)}
+    _, early = texts_of(make_table(runs))
+    assert OPTIONAL_STOPPING_NOTE in early
+    assert "at 50 of 75 epochs" in early
+    _, at_end = texts_of(make_table({key: [*run, 1.0] for key, run in runs.items()}))
+    assert OPTIONAL_STOPPING_NOTE not in at_end
+    _, without_test = texts_of(make_table({("a", 0): [1.0], ("b", 0): [2.0]}))
+    assert OPTIONAL_STOPPING_NOTE not in without_test
 
 
-def test_too_few():
-    first, second, tests = words(numbered([1.0, 1.0, 1.0, 1.0], [2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]))
-    assert first.endswith("Too few repeats to tell whether it is better than q and r.")
-    assert "0.125" in second
-    assert "7 repeats can show one, corrected for 3 comparisons, without ties." in second
-    assert second == f"{power(tests)} The order of the means alone is not evidence."
-    _, one, _ = words(numbered([1.0], [2.0]))
-    assert one == "1 repeat: no standard error, no test; the order is an anecdote."
+def test_an_optimizer_that_has_not_begun_is_named(make_table):
+    """Two of three optimizers have finished; their p is corrected for one comparison, where there will be three."""
+    trials = make_table({(name, r): [1.0 + r / 10 + (name == "b")] * 3 for name in "ab" for r in range(7)})
+    runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in "abc" for r in range(7)]
+    curves, ledger = anytime_curves(trials, BUDGET, runs), ledger_table(trials, BUDGET)
+
+    def caution_with(**context):
+        return summarise(trials, curves, ledger, ReportContext("n", "p", BUDGET, {}, "", **context)).caution
+
+    assert caution_with(runs=runs).startswith(f"Not all runs of c have begun. {OPTIONAL_STOPPING_NOTE}")
+    for text in (caution_with(runs=runs[:14]), caution_with(runs=runs, finished=True), caution_with()):
+        assert "have begun" not in text
+        assert OPTIONAL_STOPPING_NOTE not in text
 
 
-def test_no_shared_repeat():
-    _, second, _ = words({"p": {0: 1.0, 1: 2.0}, "q": {2: 1.0, 3: 2.0}})
-    assert "0 shared by all" in second
-    assert "no test; 6 paired repeats can show a difference" in second
+@pytest.mark.parametrize(("repeats", "smallest"), [(2, "0.5,"), (4, "0.125,"), (6, "0.0312."), (9, "0.00391.")])
+def test_the_power_is_that_of_the_number_of_repeats(repeats, smallest):
+    _, text, tests = texts(numbered(*([1.0 + r / 10 + j for r in range(repeats)] for j in (0, 1))))
+    assert text.startswith(describe_power(tests))
+    assert text.startswith(f"{repeats} paired repeats")
+    assert smallest in text
+    assert ("no difference between two optimizers can be" in text) == (repeats < 6)
 
 
-def test_a_budget_of_seconds_is_named():
-    first, _, _ = words(numbered([1.0]), seconds=300.0)
-    assert first == (
-        "p reached this objective: 1.000, within 5.0 min of training and suggestion and 25 epochs in one repeat."
-    )
+def test_without_results(make_table):
+    first, second = texts_of(make_table({("a", 0): [{"status": "failed"}] * 3, ("b", 0): [{"epochs": 5}] * 15}))
+    assert first.startswith("No comparison yet")
+    assert "no full-fidelity result" in second
+    _, alone = texts_of(make_table({("a", 0): [1.0] * 3}))
+    assert "only one optimizer" in alone
+    _, ragged = texts_of(make_table({("a", 0): [1.0] * 3, ("b", 0): [2.0] * 3, ("b", 1): [2.0] * 3}))
+    assert "(a 1, b 2; 1 shared by all)" in ragged
 
 
 @pytest.mark.parametrize(
-    ("names", "text"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (list("abc"), "a, b and c")]
+    ("runs", "text"),
+    [
+        ({("b", 0): 1.0, ("a", 0): 2.0}, "b has the lowest objective: 1.000, after 75 epochs in one repeat."),
+        ({("b", 0): 1.0, ("a", 0): 1.0}, "a and b share the lowest objective: 1.000, after 75 epochs in one repeat."),
+        ({("b", 0): -0.2063}, "b reached this objective: -0.2063, after 75 epochs in one repeat."),
+    ],
 )
-def test_lists(names, text):
-    assert listed(names) == text
+def test_headlines_of_one_repeat(make_table, runs, text):
+    first, _ = texts_of(make_table({key: [value] * 3 for key, value in runs.items()}))
+    assert first == text

@@ -71,22 +71,24 @@ def test_likelihood_and_gradient_are_those_of_the_fast_path(both: Both) -> None:
 def test_predictions_are_those_of_the_fast_path(both: Both) -> None:
     problem, fast, slow = both
     points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
-    for found, expected in zip(*(Posterior(each, problem.eta).predict(points) for each in (slow, fast)), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+    for result, expected in zip(
+        *(Posterior(entry, problem.eta).predict(points) for entry in (slow, fast)), strict=True
+    ):
+        np.testing.assert_allclose(result, expected, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("acquisition", [LogEI(-0.5), LowerConfidenceBound(1.7)], ids=["ei", "lcb"])
 def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(both: Both, acquisition: Acquisition) -> None:
     (problem, *likelihoods), space = both, both[0].space
-    fast, slow = (Surface(Posterior(each, problem.eta), acquisition) for each in likelihoods)
+    fast, slow = (Surface(Posterior(entry, problem.eta), acquisition) for entry in likelihoods)
     points, region = Points.from_encoded(space, space.sample_encoded(np.random.default_rng(4), 6)), Region(space)
     np.testing.assert_allclose(slow.value(points), fast.value(points), rtol=1e-7, atol=1e-8)
     (value, slope), (expected, gradient) = (
-        each.with_gradient(points.C, each.posterior.correlation.precompute(points.V)) for each in (slow, fast)
+        entry.with_gradient(points.C, entry.posterior.correlation.precompute(points.V)) for entry in (slow, fast)
     )
     np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(slope, gradient, rtol=1e-6, atol=1e-7)
-    (V, best), (expected_V, expected) = (each.best_neighbours(points, region) for each in (slow, fast))
+    (V, best), (expected_V, expected) = (entry.best_neighbours(points, region) for entry in (slow, fast))
     np.testing.assert_allclose(best, expected, rtol=1e-7, atol=1e-8)
     np.testing.assert_array_equal(V, expected_V)
 

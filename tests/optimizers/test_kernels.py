@@ -108,56 +108,12 @@ def test_equals_matrix_functions_of_the_laplacian(
         assert K[i, j] == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("make", KERNELS)
-@given(data=st.data(), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
-def test_positive_definite_and_non_negative(
-    make: type[ModulatedKernel], data: st.DataObject, spaces: Any, seed: int
-) -> None:
-    space = data.draw(spaces)
-    K = gram(random_kernel(make, space, seed), sample(space, seed, 25))
-    largest = K.max()
-    np.testing.assert_allclose(K, K.T, atol=1e-12 * largest)
-    assert np.linalg.eigvalsh(K).min() > -1e-10 * largest
-    assert K.min() > -1e-12 * largest
-
-
-@given(data=st.data(), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
-def test_modlap_never_increases_with_the_distance(data: st.DataObject, spaces: Any, seed: int) -> None:
-    space = data.draw(spaces)
-    kernel = random_kernel(ModLap, space, seed)
-    here, there = sample(space, seed, 2)
-    steps = double([0.0, 1e-3, 0.1, 0.5, 1.0, 3.0, 30.0])
-    D = len(space.continuous)
-    ray = there.repeat(len(steps), 1)
-    ray[:, :D] = here[:D] + steps[:, None] * (there[:D] - here[:D])
-    k = gram(kernel, here[None], ray)[0]
-    assert (np.diff(k) <= 1e-12 * k.max()).all()
-
-
 def test_moddif_breaks_the_modulation_principle() -> None:
     space = Space([Real("x", 0, 1), Nominal("a", [0, 1, 2, 3])])
     one = double([1.0])
     far, near = (gram(build(ModDif, space, one, one, one), double([[0.0, 0], [x, 1]]))[0, 1] for x in (100.0, 0.0))
     assert far == pytest.approx(1 / 4)  # a quarter stays however far apart; ModLap's falls to zero
     assert far > near
-
-
-@given(data=st.data(), seed=st.integers(0, 2**32))
-@settings(max_examples=30)
-def test_modlap_at_distance_zero_is_the_regularised_laplacian(data: st.DataObject, spaces: Any, seed: int) -> None:
-    space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
-    kernel = random_kernel(ModLap, space, seed)
-    X = sample(space, seed, 8)
-    D = len(space.continuous)
-    X[:, :D] = X[0, :D].clone()
-    expected = np.ones((8, 8))
-    for p, variable in enumerate(space.discrete):
-        v = X[:, D + p].long().numpy()
-        L = laplacian(variable.adjacency)
-        expected *= np.linalg.inv(np.eye(len(L)) + kernel.beta[p].item() * L)[np.ix_(v, v)]
-    np.testing.assert_allclose(gram(kernel, X), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", KERNELS)
@@ -200,36 +156,6 @@ def test_a_batch_equals_its_members(make: type[ModulatedKernel], space: Space) -
         np.testing.assert_allclose(diagonal[b], np.diag(K[b]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("make", KERNELS)
-def test_a_batch_of_points_under_one_set_of_parameters(make: type[ModulatedKernel], space: Space) -> None:
-    kernel = random_kernel(make, space, 1)
-    X, Z = sample(space, 0, 8).reshape(2, 4, -1), sample(space, 1, 10).reshape(2, 5, -1)
-    K = gram(kernel, X, Z)
-    assert K.shape == (2, 4, 5)
-    for b in range(2):
-        np.testing.assert_allclose(K[b], gram(kernel, X[b], Z[b]), rtol=1e-12)
-
-
-@pytest.mark.parametrize("make", KERNELS)
-def test_gradients_equal_finite_differences(make: type[ModulatedKernel]) -> None:
-    kernel = random_kernel(make, GOLDEN_SPACE, 2)
-    X = sample(GOLDEN_SPACE, 3, 4)
-    vertices = X[:, 3:]
-    parameters = dict(kernel.named_parameters())
-    assert set(parameters) == {"raw_lengthscale", "raw_alpha", "raw_beta"}
-
-    def value(C: Tensor, *raw: Tensor) -> Tensor:
-        point = torch.cat([C, vertices], dim=1)
-        return torch.func.functional_call(kernel, dict(zip(parameters, raw, strict=True)), (point, point))
-
-    class Forward(make):  # functional_call uses __call__
-        __call__ = make.forward
-
-    kernel.__class__ = Forward
-    inputs = [X[:, :3].clone(), *(p.detach().clone() for p in parameters.values())]
-    assert torch.autograd.gradcheck(value, [x.requires_grad_() for x in inputs])
-
-
 def test_parameters_are_read_as_they_were_set() -> None:
     kernel = ModLap(GOLDEN_SPACE, batch_shape=torch.Size([2]))
     kernel.alpha = 0.25
@@ -238,14 +164,6 @@ def test_parameters_are_read_as_they_were_set() -> None:
     assert (kernel.alpha - 0.25).abs().max() < 1e-12
     assert (kernel.beta - torch.arange(1, 7).reshape(2, 3)).abs().max() < 1e-12
     assert kernel.lengthscale.shape == (2, 3)
-
-
-@pytest.mark.parametrize("make", KERNELS)
-def test_called_as_gpytorch_calls_it(make: type[ModulatedKernel]) -> None:
-    kernel = random_kernel(make, GOLDEN_SPACE, 0)
-    X = sample(GOLDEN_SPACE, 0, 5)
-    np.testing.assert_allclose(kernel(X).to_dense().detach().numpy(), gram(kernel, X), rtol=1e-12)
-    np.testing.assert_allclose(kernel(X, diag=True).detach().numpy(), np.diag(gram(kernel, X)), rtol=1e-12)
 
 
 class Process(gpytorch.models.ExactGP):

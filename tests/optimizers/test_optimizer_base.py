@@ -2,15 +2,14 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import MAX_NOTE_LENGTH
-from fmnas.search_spaces import Evaluation, FmnasError, Integer, Real, Space, SpaceError, Trial
+from fmnas.search_spaces import Evaluation, FmnasError, Integer, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
 
 SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 9)])
@@ -27,14 +26,6 @@ class Drawing(Optimizer):
         return Suggestion(self.space.sample(rng), PROMOTION, epochs=3, parent=parent, note="drawn")
 
 
-def test_a_suggestion_becomes_a_trial() -> None:
-    optimizer = Drawing(SPACE, seed=5, epochs=25)
-    optimizer.ask()
-    trial = optimizer.ask()
-    assert trial is not None
-    assert (trial.id, trial.origin, trial.epochs, trial.parent, trial.note) == (1, PROMOTION, 3, 0, "drawn")
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -43,8 +34,8 @@ def test_a_suggestion_becomes_a_trial() -> None:
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=0), "epochs = 0"),
         (Suggestion({"x": 1.5, "k": 3}, RANDOM), "x = 1.5"),
         (Suggestion({"x": 0.5}, RANDOM), "k"),
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5"),  # type: ignore[arg-type]
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0'"),  # type: ignore[arg-type]
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0'"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=1), "parent = 1"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=10**30), "parent = 10+"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=-1), "parent = -1"),
@@ -58,19 +49,9 @@ def test_a_suggestion_that_is_none_is_refused_and_takes_no_number(wrong: Suggest
 
     optimizer = Wrong(SPACE, epochs=25, initial_design=DESIGN[:1])
     first = optimizer.ask()
-    assert first is not None
     with pytest.raises(FmnasError, match=words):
         optimizer.ask()
     assert optimizer.pending == {0: first}
-
-
-def test_the_first_trial_has_no_parent() -> None:
-    class Orphan(Drawing):
-        def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
-            return Suggestion(self.space.sample(rng), RANDOM, parent=0)
-
-    with pytest.raises(OptimizerError, match=r"trial 0: parent = 0"):
-        Orphan(SPACE).ask()
 
 
 def test_a_long_note_is_cut() -> None:
@@ -85,11 +66,11 @@ def test_a_long_note_is_cut() -> None:
 
 def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
     given: Any = Suggestion(
-        {"k": np.int64(3), "x": np.float32(0.5)},  # type: ignore[dict-item]
+        {"k": np.int64(3), "x": np.float32(0.5)},
         PROMOTION,
-        epochs=np.int64(3),  # type: ignore[arg-type]
-        parent=np.argmin([1, 0]),  # type: ignore[arg-type]
-        memo=(np.float32(1.5), 2),  # type: ignore[arg-type]
+        epochs=np.int64(3),
+        parent=np.argmin([1, 0]),
+        memo=(np.float32(1.5), 2),
     )
 
     class Numpys(Drawing):
@@ -104,7 +85,6 @@ def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
         '{"x": 1.0, "k": 3}',
     ]
     first = trials[0]
-    assert first is not None
     assert json.dumps([first.epochs, first.parent, first.memo]) == "[3, 1, [1.5, 2.0]]"
 
 
@@ -117,14 +97,11 @@ def test_initial_design_comes_first_at_full_fidelity() -> None:
 
 def test_nothing_to_do_takes_no_number() -> None:
     optimizer = Drawing(SPACE, epochs=25)
-    first, second = optimizer.ask(), optimizer.ask()
-    assert first is not None
-    assert second is not None
+    first, _ = optimizer.ask(), optimizer.ask()
     assert optimizer.ask() is None
     assert optimizer.ask() is None
     optimizer.tell(first, 1.0)
     third = optimizer.ask()
-    assert third is not None
     assert third.id == 2
 
 
@@ -134,7 +111,6 @@ def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
     for optimizer, value in ((patient, 0.0), (hasty, 9.0)):
         for _ in range(2):
             trial = optimizer.ask()
-            assert trial is not None
             if optimizer is patient:
                 optimizer.tell(trial, value)
             else:
@@ -150,8 +126,6 @@ def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
 def test_history_keeps_what_was_told() -> None:
     optimizer = Drawing(SPACE, epochs=25)
     first, second = optimizer.ask(), optimizer.ask()
-    assert first is not None
-    assert second is not None
     full = Evaluation(0.25, epochs=3, errors=(0.2, 0.3))
     optimizer.tell(second, full)
     optimizer.tell(first, 1)
@@ -169,20 +143,11 @@ def test_a_gap_in_the_history_is_explained() -> None:
 
 def test_a_trial_that_is_not_pending_is_explained() -> None:
     optimizer = Drawing(SPACE, epochs=25)
-    trial = optimizer.ask()
-    assert trial is not None
+    optimizer.ask()
     stranger = Trial(4, {"x": 0.5, "k": 3}, 1, INITIAL)
     for call in (lambda: optimizer.tell(stranger, 0.0), lambda: optimizer.forget(stranger)):
         with pytest.raises(OptimizerError, match=r"trial 4 .*\[0\]"):
             call()
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(OptimizerError, match="epochs = 0"):
-        Drawing(SPACE, epochs=0)
-    with pytest.raises(SpaceError, match="k = 10"):
-        Drawing(SPACE, initial_design=[{"x": 0.5, "k": 10}])
-    assert issubclass(OptimizerError, FmnasError)
 
 
 def test_what_is_no_suggestion_is_explained() -> None:
@@ -194,18 +159,3 @@ def test_what_is_no_suggestion_is_explained() -> None:
 
     with pytest.raises(OptimizerError, match=r"dict.*Suggestion"):
         Plain(SPACE).ask()
-
-
-def test_suggestions_are_frozen() -> None:
-    with pytest.raises(FrozenInstanceError):
-        Suggestion({"x": 0.5, "k": 3}, INITIAL).origin = PROMOTION  # type: ignore[misc]
-
-
-def test_random_design_follows_from_its_seed() -> None:
-    design = random_design(SPACE, 20, seed=1)
-    assert design == random_design(SPACE, 20, seed=1)
-    assert design[:5] == random_design(SPACE, 5, seed=1)
-    assert design != random_design(SPACE, 20, seed=2)
-    for configuration in design:
-        SPACE.validate(configuration)
-    assert len({c["x"] for c in design}) == 20

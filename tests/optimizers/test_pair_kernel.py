@@ -72,31 +72,22 @@ def starts(likelihood: Likelihood) -> Tensor:
 
 def test_likelihood_and_gradient(both: Both) -> None:
     _, fast, slow = both
-    (value, gradient), (expected, slope) = (each(starts(fast), torch.arange(4)) for each in (fast, slow))
+    (value, gradient), (expected, slope) = (item(starts(fast), torch.arange(4)) for item in (fast, slow))
     np.testing.assert_allclose(value, expected, rtol=1e-10)
     np.testing.assert_allclose(gradient, slope, rtol=1e-8, atol=1e-10)
 
 
-def test_predictions(both: Both) -> None:
-    problem, fast, slow = both
-    points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
-    for found, expected in zip(
-        *(Posterior(each, starts(fast)[0]).predict(points) for each in (fast, slow)), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
-
-
 def test_the_search_sees_the_same_surface(both: Both) -> None:
     problem, fast, slow = both
-    one, other = (Surface(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
+    one, other = (Surface(Posterior(item, starts(fast)[0]), LogEI(-1.0)) for item in (fast, slow))
     points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
-    for found, expected in zip(
-        *(each.with_gradient(points.C, each.posterior.correlation.precompute(points.V)) for each in (one, other)),
+    for result, expected in zip(
+        *(item.with_gradient(points.C, item.posterior.correlation.precompute(points.V)) for item in (one, other)),
         strict=True,
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(result, expected, rtol=1e-7, atol=1e-9)
     region = Region(problem.space)
-    (vertices, value), (same, expected) = (each.best_neighbours(points, region) for each in (one, other))
+    (vertices, value), (same, expected) = (item.best_neighbours(points, region) for item in (one, other))
     assert torch.equal(vertices, same)
     np.testing.assert_allclose(value, expected, rtol=1e-8)
 
@@ -136,11 +127,3 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
     r, own, pullback = correlation.with_pullback(C, correlation.precompute(V))
     np.testing.assert_allclose(own, 1.0, rtol=1e-14)
     assert torch.equal(pullback(r, own), torch.zeros_like(C))
-
-
-def test_overlap_is_the_share_of_variables_that_agree(space: Space, make_problem: Any) -> None:
-    if not space.discrete:
-        pytest.skip("there are no vertices")
-    points = make_problem(space, 9).points
-    r, _ = Overlap(space).condition_on({}, points).correlate(points)
-    np.testing.assert_allclose(r, overlap(points.V[:, None], points.V[None]), rtol=1e-14)

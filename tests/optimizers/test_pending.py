@@ -36,7 +36,6 @@ def believed() -> Posterior:
     optimizer = Noted(SPACE, seed=2, initial_design=random_design(SPACE, 6, 0), mode=QUICK)
     for _ in range(TOLD):
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, score(trial.configuration))
     for _ in range(AHEAD):
         optimizer.ask()
@@ -46,9 +45,9 @@ def believed() -> Posterior:
 
 def alone(believed: Posterior) -> Posterior:
     """The process of the trials that were told, under the same parameters."""
-    told = believed.likelihood.points.select(torch.arange(TOLD))
+    results = believed.likelihood.points.select(torch.arange(TOLD))
     likelihood = believed.likelihood
-    return Posterior(Likelihood(likelihood.kernel, told, likelihood.y[:TOLD]), believed.eta)
+    return Posterior(Likelihood(likelihood.kernel, results, likelihood.y[:TOLD]), believed.eta)
 
 
 def anywhere() -> Points:
@@ -102,7 +101,6 @@ def test_a_pending_trial_that_is_believed_best_lowers_the_incumbent() -> None:
     optimizer = Noted(line, initial_design=design, mode=QUICK)
     for _ in design:
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, float(trial.configuration["x"]))
     for _ in range(2):
         optimizer.ask()

@@ -8,10 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.gp.fit import Surrogate
-from fmnas.optimizers.gp.fm_kernel import FMKernel
-from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.search_spaces import Space
@@ -53,12 +49,6 @@ def test_predictions_are_those_of_a_process_whose_mean_has_a_flat_prior(posterio
     np.testing.assert_allclose(variance, expected.clamp(min=1e-12), rtol=2e-3, atol=5e-4)
 
 
-def test_one_degree_of_freedom_goes_into_the_mean(posterior: Posterior, points: Points) -> None:
-    A, _, _ = parts(posterior, points)
-    residual = posterior.likelihood.y - posterior.mu
-    assert posterior.s2 == pytest.approx(float(residual @ torch.linalg.solve(A, residual)) / (N - 1), rel=1e-8)
-
-
 def test_a_plug_in_prediction_takes_the_mean_for_known(posterior: Posterior, points: Points) -> None:
     likelihood = posterior.likelihood
     likelihood.plug_in = True
@@ -87,10 +77,3 @@ def test_a_constant_added_to_the_objectives_is_added_to_the_mean(posterior: Post
     shifted = Posterior(likelihood.with_data(likelihood.points, likelihood.y + 5.0), posterior.eta)
     for after, before, by in zip(shifted.predict(points), posterior.predict(points), (5.0, 0.0), strict=True):
         np.testing.assert_allclose(after, before + by, rtol=1e-6, atol=1e-8)
-
-
-def test_the_papers_mode_plugs_in_and_the_default_does_not(make_problem: Callable[..., Any], space: Space) -> None:
-    problem = make_problem(space, N)
-    kernel = FMKernel(problem.space, FAST_KERNELS["modlap"])
-    modes = {name: Surrogate(kernel, mode.fit).likelihood(problem.points, problem.y) for name, mode in MODES.items()}
-    assert {name: likelihood.plug_in for name, likelihood in modes.items()} == {"default": False, "paper": True}

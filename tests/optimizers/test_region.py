@@ -88,13 +88,6 @@ def test_neighbours_are_an_edge_away_and_inside(region: Region) -> None:
     assert region.has_moves
 
 
-def test_the_whole_is_sampled_as_the_space_samples_itself() -> None:
-    expected = CONSTRAINED.sample_encoded(np.random.default_rng(3), 40)
-    np.testing.assert_array_equal(
-        Region(CONSTRAINED).sample(np.random.default_rng(3), 40).to_encoded(CONSTRAINED), expected
-    )
-
-
 def test_a_ball_of_radius_0_and_all_fixed_variables_leave_no_moves() -> None:
     assert not Region(FREE, fixed={0: 1, 1: 2, 2: 0}).has_moves
     still = Region(FREE, ball=HammingBall(torch.tensor([1, 2, 0]), 0))

@@ -16,25 +16,28 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
+from support import begin, events_of, journal_dicts, write_journal
 
 from fmnas.comparison import figures
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
-from fmnas.platform.display.modes import QuietScreen
-from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.experiment.events import Asked, Finished, event_from_dict
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.ledger import fold
+from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.state import ExperimentState, restore_state
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.experiment.warm_start import NOTHING, Knowledge
+from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStartData
 from fmnas.platform.mlflow.client import load_mlflow
-from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
-from fmnas.platform.runner.driver import Clock, Driver, Stage
+from fmnas.platform.runner.driver import Clock, Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
-from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
+from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 FIGURES = figures.FIGURES
 """Of a whole report."""
@@ -145,7 +148,7 @@ def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copy(path: Path, artifacts: str) -> None:
         shutil.copy(whole_store, path)
 
-    monkeypatch.setattr("fmnas.platform.mlflow.client._create", copy)
+    monkeypatch.setattr("fmnas.platform.mlflow.client._create_store", copy)
 
 
 @pytest.fixture
@@ -255,35 +258,35 @@ def _drive(
     fate: Fate = lambda job: "finish",
     stop: StopRequest | None = None,
     elapsed: Callable[[], float] = lambda: 0.0,
-    knowledge: Mapping[str, Knowledge] = NOTHING,
+    warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS,
 ) -> tuple[str, ExperimentState, ScriptedPool]:
-    """Run to the end from whatever the journal holds."""
-    state = ExperimentState(build_experiment(config, knowledge))
-    if journal.exists():
-        state.replay(read_journal(journal))
-    pool = ScriptedPool(state, capacity, fate)
+    """Run to the end, from whatever the journal holds; a new journal begins here. Raises ExperimentFailed."""
     ticks = iter(range(10**9))
     clock = Clock(now=lambda: float(next(ticks)), elapsed=elapsed)
+    if not journal.exists() or not read_journal(journal):
+        begin(journal, config, warm_starts)
+    state = restore_state(build_experiment(config, fold(read_journal(journal)).warm_starts), read_journal(journal))
+    pool = ScriptedPool(state, capacity, fate)
+    context = RunContext(stop=stop or StopRequest(), clock=clock)
     with Journal(journal) as log:
-        progress = ExperimentProgress(QuietScreen(), state)
-        stage = Stage(pool, progress, stop or StopRequest(), clock)
-        status = Driver(state, stage, log, Tracker()).run()
+        status, reason = Driver(state, SearchJobs(state), log, pool, Observer(), context).run()
+    if status == Ending.FAILED:
+        raise ExperimentFailed(reason)
     return status, state, pool
 
 
 def _asks(journal: Path) -> list[tuple[str, str]]:
     """(run, trial as JSON) in the order asked."""
-    return [(r["run"], json.dumps(r["trial"])) for r in read_journal(journal) if r["event"] == "asked"]
+    return [(event.run, json.dumps(event.trial.to_dict())) for event in events_of(journal, Asked)]
 
 
 def _results(journal: Path) -> dict[tuple[str, int], Any]:
     """(run, trial) -> objective; fails on a trial that finished twice."""
     found: dict[tuple[str, int], Any] = {}
-    for record in read_journal(journal):
-        if record["event"] == FINISHED:
-            key = record["run"], record["trial"]
-            assert key not in found
-            found[key] = record["evaluation"]["objective"]
+    for event in events_of(journal, Finished):
+        key = event.run, event.trial_id
+        assert key not in found
+        found[key] = event.evaluation.objective
     return found
 
 
@@ -318,11 +321,8 @@ def results() -> Callable[[Path], dict[tuple[str, int], Any]]:
 
 
 def _forge(journal: Path, change: Callable[[str], str]) -> None:
-    records = [json.loads(change(json.dumps(record, separators=(",", ":")))) for record in read_journal(journal)]
-    journal.unlink()
-    with Journal(journal) as written:
-        for record in records:
-            written.append(record)
+    events = [json.loads(change(json.dumps(each, separators=(",", ":")))) for each in journal_dicts(journal)]
+    write_journal(journal, list(map(event_from_dict, events)))
 
 
 @pytest.fixture(scope="session")

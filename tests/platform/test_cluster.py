@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import journal_dicts
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
@@ -22,7 +23,7 @@ from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import Journal, Record, read_journal
+from fmnas.platform.experiment.journal import Journal, Record
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.runner.driver import Driver, Stage
@@ -33,7 +34,7 @@ from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import FMNAS, versions
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
-from fmnas.trainers.contract import Report, ignore
+from fmnas.trainers.contract import Report, no_report
 
 HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
 """How soon the head considers a silent node dead; Ray's default is a minute."""
@@ -47,7 +48,7 @@ class Sleeper:
     def __init__(self, data: None) -> None:
         pass
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report) -> Evaluation:
         time.sleep(0.25)
         return Evaluation(float(trial.id), epochs=trial.epochs)
 
@@ -102,7 +103,7 @@ class Scripted(ExperimentProgress):
     def ended(self, *_: Any) -> None:
         self._ended += 1
         if self._acts and self._acts[0][0](self._ended):
-            self.places.append(len(read_journal(self._journal)))
+            self.places.append(len(journal_dicts(self._journal)))
             self._acts.pop(0)[1]()
             self._ended = 0
 
@@ -146,7 +147,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     pool.close()
     for node in (first, *later):
         cluster.remove_node(node)
-    records = read_journal(tmp_path / "j")
+    records = journal_dicts(tmp_path / "j")
     counts, (grown, killed, stopped, thawed, _) = in_flight(records), script.places
     assert max(counts[:grown]) == 2
     assert max(counts[grown:killed]) == 4
@@ -157,9 +158,9 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     finished = [record for record in records if record["event"] == FINISHED]
     assert Counter(record["trial"] for record in finished) == Counter(range(len(finished)))
     assert all(record["evaluation"]["objective"] == record["trial"] for record in finished)
-    repeats = {o.trial.id: o.attempt - 1 for o in state.outcomes if o.attempt > 1}
+    repeats = {o.trial.id: o.attempt - 1 for o in state.ledger.results if o.attempt > 1}
     assert repeats == Counter(record["trial"] for _, record in losses)
-    (run,) = state.runs.values()
+    (run,) = state.ledger.runs.values()
     assert sorted(trial.id for trial, _ in run.optimizer.history) == list(range(len(finished)))
 
 
@@ -188,7 +189,7 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_g
     assert main(["resume", str(out), *address]) == 0
     with (out / "trials.csv").open() as file:
         assert Counter(row["trial"] for row in csv.DictReader(file)) == Counter(map(str, range(6)))
-    finished = Counter(record["trial"] for record in read_journal(journal) if record["event"] == FINISHED)
+    finished = Counter(record["trial"] for record in journal_dicts(journal) if record["event"] == FINISHED)
     assert finished == Counter(range(6))
     cluster.remove_node(node)
 

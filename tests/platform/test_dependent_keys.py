@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,25 @@ def test_an_optimizer_that_competes_twice_is_named_once() -> None:
     message = refusal({**GOOD, "optimizers": twice, "budget": {"evaluations": 3}, "initial_design": 3})
     (line,) = (line for line in message.splitlines() if "budget.evaluations = 3" in line)
     assert line.count("bo-fm") == 1
+
+
+def test_entry_points_of_other_distributions_are_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {
+        "optimizers": "fmnas.baselines.random_search:RandomSearch",
+        "problems": "fmnas.trainers.functions.synthetic:FUNC2C",
+    }
+    monkeypatch.setattr(
+        "fmnas.platform.registry.entry_points",
+        lambda group: [EntryPoint("added", values[group.removeprefix("fmnas.")], group)],
+    )
+    config = check_config({**GOOD, "problem": "added", "optimizers": ["added", "random"]}, "here")
+    assert (config.problem, config.optimizers[0].use) == (values["problems"], values["optimizers"])
+    assert [entry.label for entry in config.optimizers] == ["added", "random"]
+    for what in ("problems", "optimizers"):
+        assert main(["list", what]) == 0
+        assert ["added", values[what]] in [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
 STRANGE = """

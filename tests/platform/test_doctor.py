@@ -13,7 +13,7 @@ from fmnas.platform.doctor import CheckResult
 from fmnas.search_spaces import Conditions
 from fmnas.trainers import TrainerError
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.problem import train_a_little
+from fmnas.trainers.images.problem import smoke_test_device
 
 CHECKS = ("_check_packages", "_check_gpus", "_check_data", "_check_cluster", "_check_disk")
 
@@ -100,7 +100,7 @@ def test_every_gpu_trains_or_fails_with_its_reason(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: {"cuda:0": "A100", "cuda:1": "T4"}[device])
-    monkeypatch.setattr("fmnas.trainers.images.problem.train_a_little", train)
+    monkeypatch.setattr("fmnas.trainers.images.problem.smoke_test_device", train)
     passed, failed = doctor._check_gpus()
     assert (passed.name, passed.passed, failed.name, failed.passed) == ("cuda:0", True, "cuda:1", False)
     assert all(word in passed.detail for word in ("A100", "stacked", "2.11.0", "91002"))
@@ -111,8 +111,8 @@ def test_every_gpu_trains_or_fails_with_its_reason(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_device_is_tried_by_a_real_training() -> None:
-    used = train_a_little("cpu")
+    used = smoke_test_device("cpu")
     assert used is not None
     assert (used.way, used.device) == ("fast", "cpu")
     with pytest.raises(TrainerError, match="'moon'"):
-        train_a_little("moon")
+        smoke_test_device("moon")

@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import begin
 
 from fmnas.optimizers import Optimizer
 from fmnas.platform.config.schema import Config
-from fmnas.platform.display.modes import QuietScreen
-from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import Ending, RunDirectoryError
+from fmnas.platform.experiment.events import Asked, Begun, Ended, Event
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.sync import Tracker
-from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.experiment.ledger import fold
+from fmnas.platform.experiment.observer import Observer, Observers
+from fmnas.platform.experiment.state import ExperimentState, restore_state
+from fmnas.platform.experiment.trial_result import Job, TrialResult
+from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.pool import Pool
 from fmnas.search_spaces import Evaluation, Trial
@@ -40,10 +42,10 @@ OPTIMIZERS = ("bo-fm", "regularized-evolution", "bohb", "random")  # of `configu
 def test_every_optimizer_spends_the_same_and_no_more(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     status, state, _ = drive(configured(), tmp_path / "j")
     assert status == Ending.FINISHED
-    for run in state.runs.values():
+    for run in state.ledger.runs.values():
         assert run.budget.committed == 0
         assert 15 - 3 < run.budget.spent <= 15
-        assert run.optimizer_name == "bohb" or run.budget.spent == 15
+        assert run.optimizer == "bohb" or run.budget.spent == 15
 
 
 def test_no_optimizer_starts_a_trial_once_its_seconds_are_spent(
@@ -54,8 +56,10 @@ def test_no_optimizer_starts_a_trial_once_its_seconds_are_spent(
     config = configured(budget={"evaluations": 5, "seconds": 4.5})
     status, state, _ = drive(config, tmp_path / "j", elapsed=lambda: float(next(ticks)))
     assert status == Ending.FINISHED
-    assert {run.name: run.ended for run in state.runs.values()} == {f"{o.name}/repeat-0": 4 for o in config.optimizers}
-    assert {len([a for a in asks(tmp_path / "j") if a[0] == run]) for run in state.runs} == {4}
+    assert {run.name: run.ended for run in state.ledger.runs.values()} == {
+        f"{o.name}/repeat-0": 4 for o in config.optimizers
+    }
+    assert {len([a for a in asks(tmp_path / "j") if a[0] == run]) for run in state.ledger.runs} == {4}
 
 
 @pytest.mark.parametrize(("seconds", "trials"), [(2.0, 3), (2.5, 2)])
@@ -72,8 +76,8 @@ def test_training_takes_its_part_of_the_seconds(
     config = configured(budget={"evaluations": 5, "seconds": 5.0})
     status, state, _ = drive(config, tmp_path / "j")
     assert status == Ending.FINISHED
-    assert {run.name: run.ended for run in state.runs.values()} == dict.fromkeys(state.runs, trials)
-    assert {run.budget.seconds_spent for run in state.runs.values()} == {seconds * trials}
+    assert {run.name: run.ended for run in state.ledger.runs.values()} == dict.fromkeys(state.ledger.runs, trials)
+    assert {run.budget.seconds_spent for run in state.ledger.runs.values()} == {seconds * trials}
 
 
 def test_what_a_failed_training_took_counts_as_its_seconds(
@@ -83,7 +87,7 @@ def test_what_a_failed_training_took_counts_as_its_seconds(
     config = configured(optimizers=["random"], budget={"evaluations": 5, "seconds": 3.0})
     ticks = itertools.count()
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail", elapsed=lambda: next(ticks) / 2)
-    (run,) = state.runs.values()
+    (run,) = state.ledger.runs.values()
     assert (run.ended, run.budget.seconds_spent) == (3, 3.0)
 
 
@@ -132,9 +136,9 @@ def test_the_runs_of_a_repeat_begin_with_the_same_results(
 
 def test_the_incumbent_counts_full_fidelity_alone(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     _, state, _ = drive(configured(optimizers=["bohb"]), tmp_path / "j")
-    full = [o.evaluation.objective for o in state.outcomes if o.evaluation and o.trial.epochs == 3]
-    assert any(o.trial.epochs == 1 for o in state.outcomes)
-    assert state.runs["bohb/repeat-0"].incumbent == min(full)
+    full = [o.evaluation.objective for o in state.ledger.results if o.evaluation and o.trial.epochs == 3]
+    assert any(o.trial.epochs == 1 for o in state.ledger.results)
+    assert state.ledger.runs["bohb/repeat-0"].incumbent == min(full)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -145,7 +149,7 @@ def test_a_run_never_has_more_in_flight_than_its_concurrency(
     config = configured(optimizers=optimizers)
     _, state, pool = drive(config, tmp_path / "j", capacity=8)
     assert pool.most == 2 * concurrency
-    assert all(12 < run.budget.spent <= 15 for run in state.runs.values())
+    assert all(12 < run.budget.spent <= 15 for run in state.ledger.runs.values())
 
 
 def test_epochs_in_flight_count_when_the_next_run_is_chosen(
@@ -168,8 +172,8 @@ def test_a_stop_starts_nothing_new_and_waits_for_what_runs(
 
     status, state, _ = drive(configured(optimizers=["random"]), tmp_path / "j", fate=stop_at_the_fourth, stop=stop)
     assert status == Ending.INTERRUPTED
-    assert len(state.outcomes) == 4
-    assert not state.open
+    assert len(state.ledger.results) == 4
+    assert not state.ledger.pending
 
 
 def test_two_stops_leave_what_runs_for_the_resume(
@@ -184,13 +188,13 @@ def test_two_stops_leave_what_runs_for_the_resume(
     config = configured(optimizers=[{"name": "random", "concurrency": 3}])
     status, state, _ = drive(config, tmp_path / "j", capacity=3, fate=stop_twice, stop=stop)
     assert status == Ending.INTERRUPTED
-    assert len(state.open) == 2
-    assert [o.status for o in state.cancelled()] == [CANCELLED] * 2
+    assert len(state.ledger.pending) == 2
+    assert [o.status for o in state.ledger.cancelled_results()] == [CANCELLED] * 2
     status, state, _ = drive(config, tmp_path / "j", capacity=3)
     assert status == Ending.FINISHED
     assert sorted(key[1] for key in results(tmp_path / "j")) == [0, 1, 2, 3, 4]
-    assert sorted(o.attempt for o in state.outcomes) == [1, 1, 1, 2, 2]
-    assert not list(state.cancelled())
+    assert sorted(o.attempt for o in state.ledger.results) == [1, 1, 1, 2, 2]
+    assert not list(state.ledger.cancelled_results())
 
 
 def test_a_second_stop_does_not_wait_for_an_optimizer(
@@ -206,27 +210,22 @@ def test_a_second_stop_does_not_wait_for_an_optimizer(
     monkeypatch.setattr("fmnas.baselines.random_search.RandomSearch._suggest", think)
     status, state, _ = drive(configured(optimizers=["random"]), tmp_path / "j", stop=stop)
     assert status == Ending.INTERRUPTED
-    assert len(state.outcomes) == 3  # the initial design
+    assert len(state.ledger.results) == 3  # the initial design
 
 
 def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(
-    tmp_path: Path, drive: Drive, configured: Configured, results: Results, scripted_pool: ScriptedPool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drive: Drive, configured: Configured, results: Results
 ) -> None:
-    stop = StopRequest()
-    config = configured(optimizers=["random"])
-    state = ExperimentState(build_experiment(config))
-    (run,) = state.runs.values()
-    ask = run.optimizer.ask
+    stop, config, ask = StopRequest(), configured(optimizers=["random"]), Optimizer.ask
 
-    def ask_while_stopped() -> Any:
+    def ask_while_stopped(self: Optimizer) -> Any:
         stop.ask()
-        return ask()
+        return ask(self)
 
-    run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
-    with Journal(tmp_path / "j") as log:
-        stage = Stage(scripted_pool(state), ExperimentProgress(QuietScreen(), state), stop)
-        assert Driver(state, stage, log, Tracker()).run() == Ending.INTERRUPTED
-    assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "ask", ask_while_stopped)
+        assert drive(config, tmp_path / "j", stop=stop)[0] == Ending.INTERRUPTED
+    assert [type(event) for event in read_journal(tmp_path / "j")] == [Begun, Asked, Ended]
     status, _, _ = drive(config, tmp_path / "j")
     assert status == Ending.FINISHED
     assert len(results(tmp_path / "j")) == 5
@@ -262,31 +261,54 @@ def test_a_run_cut_anywhere_and_resumed_asks_what_it_would_have_asked(
     assert sorted(asks(journal)) == sorted(asks(uninterrupted))
 
 
-def test_a_missing_suggestion_is_named_even_without_numbers(uninterrupted: Path, configured: Configured) -> None:
-    records = read_journal(uninterrupted)
-    place = next(i for i, record in enumerate(records) if record["event"] == "asked" and i > 4)
-    damaged = records[:place] + records[place + 1 :]
-    with pytest.raises(RunDirectoryError, match=r"line \d+ of the journal .* does not follow") as caught:
-        ExperimentState(build_experiment(configured())).replay(damaged)
-    line = int(str(caught.value).split()[1])
-    assert line > place
-    ExperimentState(build_experiment(configured())).replay(damaged[: line - 2])  # what it says is whole, is
+def test_the_live_ledger_is_the_folded_journal(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+    fates = itertools.cycle(["finish", "lose", "fail", "finish", "time out"])
+    config = configured(workers={"failures": 100})
+    _, state, _ = drive(config, tmp_path / "j", capacity=3, fate=lambda job: next(fates))
+    assert fold(read_journal(tmp_path / "j")) == state.ledger
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"event": "asked"},
-        {"event": "asked", "run": "nobody", "trial": {}},
-        {"event": "finished", "run": "random/repeat-0", "trial": 99},
-        {"event": "finished", "run": "random/repeat-0", "trial": [1]},
-        {"event": "started", "run": 5, "trial": None},
-        {"event": "lost"},
-        {"event": "invented"},
-        {"event": None},
-    ],
-)
-def test_a_record_of_nonsense_is_named(uninterrupted: Path, record: dict[str, Any], configured: Configured) -> None:
-    state = ExperimentState(build_experiment(configured()))
-    with pytest.raises(RunDirectoryError, match="line 6 of the journal"):
-        state.replay([*read_journal(uninterrupted)[:4], record])
+def test_a_missing_suggestion_is_named(uninterrupted: Path) -> None:
+    events = read_journal(uninterrupted)
+    place = next(i for i, event in enumerate(events) if isinstance(event, Asked) and i > 4)
+    with pytest.raises(RunDirectoryError, match=r"line \d+ of the journal") as caught:
+        fold(events[:place] + events[place + 1 :])
+    assert int(str(caught.value).split()[1]) > place
+
+
+class Recorder(Observer):
+    """Remembers what it is told, and raises after that if it is to fail."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.calls: list[Any] = []
+        self._fails = fails
+
+    def _note(self, what: Any) -> None:
+        self.calls.append(what)
+        if self._fails:
+            raise ValueError("an observer's mistake")
+
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
+        self._note((event, result))
+
+    def on_suggesting(self, run: str) -> None:
+        self._note(run)
+
+
+def test_observers_see_every_event_and_their_exceptions_end_nothing(
+    tmp_path: Path, configured: Configured, scripted_pool: ScriptedPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = configured(optimizers=["random"])
+    begin(tmp_path / "j", config)
+    state = restore_state(build_experiment(config), read_journal(tmp_path / "j"))
+    broken, recorder = Recorder(fails=True), Recorder()
+    with Journal(tmp_path / "j") as journal:
+        observers = Observers([broken, recorder])
+        driver = Driver(state, SearchJobs(state), journal, scripted_pool(state), observers, RunContext())
+        assert driver.run() == (Ending.FINISHED, "")
+    seen = [call for call in recorder.calls if isinstance(call, tuple)]
+    assert [event for event, _ in seen] == read_journal(tmp_path / "j")[1:]
+    assert [result for _, result in seen if result] == state.ledger.results
+    assert [call for call in recorder.calls if isinstance(call, str)] == ["random/repeat-0", ""] * 5
+    assert broken.calls == recorder.calls
+    assert len(caplog.records) == 1

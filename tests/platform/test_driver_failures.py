@@ -9,8 +9,8 @@ import pytest
 
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_journal
+from fmnas.platform.experiment.ledger import fold
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
@@ -33,7 +33,10 @@ class Cycle:
 def test_a_penalty_is_told_with_the_epochs_of_its_trial(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     config = configured(optimizers=["bohb"], workers={"failures": 100})
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.epochs == 3 else "finish")
-    told = [(trial.epochs, evaluation.epochs) for trial, evaluation in state.runs["bohb/repeat-0"].optimizer.history]
+    told = [
+        (trial.epochs, evaluation.epochs)
+        for trial, evaluation in state.experiment.runs["bohb/repeat-0"].optimizer.history
+    ]
     assert set(told) == {(1, 1), (3, 3)}
 
 
@@ -50,20 +53,21 @@ def test_a_lost_worker_is_requeued_and_never_told(
 
     _, state, _ = drive(configured(), tmp_path / "lossy", capacity=2, fate=lose_each_once)
     drive(configured(), tmp_path / "calm", capacity=2)
-    assert {o.status for o in state.outcomes} == {FINISHED}
-    assert {o.attempt for o in state.outcomes} == {2}
+    assert {o.status for o in state.ledger.results} == {FINISHED}
+    assert {o.attempt for o in state.ledger.results} == {2}
     assert results(tmp_path / "lossy") == results(tmp_path / "calm")
 
 
 def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     config = configured(workers={"attempts": 2})
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "lose" if job.trial.id == 1 else "finish")
-    given_up = [o for o in state.outcomes if o.status == LOST]
-    assert {o.run for o in given_up} == set(state.runs)
+    given_up = [o for o in state.ledger.results if o.status == LOST]
+    assert {o.run for o in given_up} == set(state.ledger.runs)
     assert {o.attempt for o in given_up} == {2}
-    for run in state.runs.values():
+    for run in state.experiment.runs.values():
         assert 1 not in [trial.id for trial, _ in run.optimizer.history]
-        assert run.budget.spent == sum(t.epochs for t, _ in run.optimizer.history)
+        spent = sum(trial.epochs for trial, _ in run.optimizer.history)
+        assert state.ledger.runs[run.name].budget.spent == spent
 
 
 def test_a_failed_trial_is_charged_and_told_as_the_penalty(
@@ -71,10 +75,11 @@ def test_a_failed_trial_is_charged_and_told_as_the_penalty(
 ) -> None:
     config = configured(optimizers=["random"])
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.id == 0 else "finish")
-    (run,) = state.runs.values()
-    outcome = next(o for o in state.outcomes if o.trial.id == 0)
+    (run,) = state.ledger.runs.values()
+    outcome = next(o for o in state.ledger.results if o.trial.id == 0)
     assert (outcome.status, outcome.evaluation, outcome.reason) == (FAILED, None, "ValueError: no")
-    assert run.optimizer.history[0][1].objective == 100.0, "the penalty of func2c"
+    optimizer = state.experiment.runs[run.name].optimizer
+    assert optimizer.history[0][1].objective == 100.0, "the penalty of func2c"
     assert run.budget.spent == 15
     assert run.incumbent is not None
     assert run.incumbent < 100.0
@@ -88,17 +93,16 @@ def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
     config = configured(on_failure=policy)
     status, state, _ = drive(config, tmp_path / "j", fate=lambda job: fate if job.trial.id == 1 else "finish")
     assert status == Ending.FINISHED
-    bad = [o for o in state.outcomes if o.status != FINISHED]
+    bad = [o for o in state.ledger.results if o.status != FINISHED]
     assert [(o.trial.id, o.status, bool(o.reason)) for o in bad] == [
         (1, {"fail": FAILED, "time out": TIMED_OUT}[fate], True)
-    ] * len(state.runs)
-    for run in state.runs.values():
-        told = {trial.id: evaluation.objective for trial, evaluation in run.optimizer.history}
+    ] * len(state.ledger.runs)
+    for run in state.ledger.runs.values():
+        history = state.experiment.runs[run.name].optimizer.history
+        told = {trial.id: evaluation.objective for trial, evaluation in history}
         assert told.get(1) == (100.0 if policy == "penalty" else None)
-        assert run.budget.spent == sum(o.trial.epochs for o in state.outcomes if o.run == run.name)
-    again = ExperimentState(build_experiment(config))
-    again.replay(read_journal(tmp_path / "j"))
-    assert again.outcomes == state.outcomes
+        assert run.budget.spent == sum(o.trial.epochs for o in state.ledger.results if o.run == run.name)
+    assert fold(read_journal(tmp_path / "j")) == state.ledger
 
 
 def test_too_many_failures_in_a_row_end_the_experiment(tmp_path: Path, drive: Drive, configured: Configured) -> None:
@@ -114,7 +118,7 @@ def test_failures_with_results_between_them_never_end_the_experiment(
     config = configured(budget={"evaluations": 9}, workers={"failures": 3, "attempts": 1})
     status, state, _ = drive(config, tmp_path / "j", fate=Cycle((bad, bad, "finish")))
     assert status == Ending.FINISHED
-    assert sum(outcome.status != FINISHED for outcome in state.outcomes) > 20
+    assert sum(outcome.status != FINISHED for outcome in state.ledger.results) > 20
 
 
 def test_the_third_of_three_failures_in_a_row_ends_the_experiment_wherever_it_comes(
@@ -123,9 +127,7 @@ def test_the_third_of_three_failures_in_a_row_ends_the_experiment_wherever_it_co
     fate = Cycle(("fail", "fail", "finish", "fail", "finish", "time out", "fail", "fail"))
     with pytest.raises(ExperimentFailed, match="3 trials in a row failed"):
         drive(configured(workers={"failures": 3}), tmp_path / "j", fate=fate)
-    ends = [
-        record["event"] for record in read_journal(tmp_path / "j") if record["event"] in (FINISHED, FAILED, TIMED_OUT)
-    ]
+    ends = [result.status for result in fold(read_journal(tmp_path / "j")).results]
     assert ends == [FAILED, FAILED, FINISHED, FAILED, FINISHED, TIMED_OUT, FAILED, FAILED]
 
 
@@ -140,10 +142,9 @@ def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_re
     config = configured(optimizers=[{"name": "random", "concurrency": 3}], workers={"failures": 1})
     with pytest.raises(ExperimentFailed):
         drive(config, tmp_path / "j", capacity=3, fate=lambda job: "fail")
-    state = ExperimentState(build_experiment(config))
-    state.replay(read_journal(tmp_path / "j"))
-    assert [outcome.status for outcome in state.cancelled()] == [CANCELLED] * 2
-    assert all("experiment failed" in outcome.reason for outcome in state.cancelled())
+    cancelled = list(fold(read_journal(tmp_path / "j")).cancelled_results())
+    assert [result.status for result in cancelled] == [CANCELLED] * 2
+    assert all("experiment failed" in result.reason for result in cancelled)
     status, _, _ = drive(config, tmp_path / "j", capacity=3)
     assert status == Ending.FINISHED
     assert len(results(tmp_path / "j")) == 4
@@ -171,5 +172,5 @@ def test_a_last_trial_that_is_lost_for_good_is_followed_by_another(
     status, state, _ = drive(
         config, tmp_path / "j", capacity, fate=lambda job: "lose" if job.trial.id == lost else "finish"
     )
-    (run,) = state.runs.values()
+    (run,) = state.ledger.runs.values()
     assert (status, run.budget.spent, run.budget.epochs) == ("finished", 18, 18)

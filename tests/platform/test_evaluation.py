@@ -28,7 +28,7 @@ from fmnas.platform.workers.pool import FailedEvaluation, timed_out
 from fmnas.search_spaces import Evaluation, Real, Trial
 from fmnas.search_spaces.records import FAILED, TIMED_OUT
 from fmnas.trainers import EvaluationStoppedError, TrainerError, objective
-from fmnas.trainers.contract import Report, Stop, ignore, never
+from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 
 TRIAL = Trial(0, {}, 3, "random")
 JOB = Job("random/repeat-0", TRIAL)
@@ -42,7 +42,7 @@ class Scripted:
     def __init__(self, function: Callable[[Report, Stop], Any]) -> None:
         self._function = function
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         self._function(report, stop)
         return DONE
 

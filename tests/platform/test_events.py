@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from fmnas.platform.environment import Software
 from fmnas.platform.experiment.events import (
     EVENT_TYPES,
     Asked,
@@ -25,16 +26,16 @@ from fmnas.platform.experiment.events import (
     event_from_dict,
     event_to_dict,
 )
-from fmnas.platform.experiment.warm_start import Knowledge, KnownTrial
+from fmnas.platform.experiment.warm_start import WarmStartData, WarmStartTrial
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import Conditions
 
-KNOWN = Knowledge("runs/a", "x", "id", "", False, ((KnownTrial(0, {"x": 0.1}, 5, 3, Evaluation(0.5)),),))
+KNOWN = WarmStartData("runs/a", "x", "id", "", False, ((WarmStartTrial(0, {"x": 0.1}, 5, 3, Evaluation(0.5)),),))
 EVALUATION = Evaluation(0.1, 5, (0.1, 0.2), 7, 0.5, (0.3,), 1.5, True, Conditions("fast", True, "cpu", "2.8"))
 EVENTS: list[Event] = [
     Begun("id", 3, {"seed": 0}, 1.5, {"x": KNOWN}),
     Extended({"repeats": [1, 2]}, {"seed": 0}, 1.5),
-    DriverStarted("experiment", "0.1.0", None, "3.11", "2.8", "host", 1.5, {"problem": "ab"}),
+    DriverStarted("experiment", Software("0.1.0", None, "3.11", "2.8", "host"), 1.5, {"problem": "ab"}),
     Asked("x/repeat-0", Trial(0, {"x": 0.5, "n": 3, "op": "a"}, 5, "model", memo=(0.1,)), 0.25, 1.5),
     Started("x/repeat-0", 0, 1, "w", 1.5),
     Finished("x/repeat-0", 0, 1, "w", EVALUATION, 1.5),
@@ -42,9 +43,9 @@ EVENTS: list[Event] = [
     Lost("x/repeat-0", 0, 1, "w", "gone", False, 1.5),
     Cancelled("x/repeat-0", 0, 1, "w", "stopped", 1.5),
     Ended("failed", 1.5, "disk"),
-    RetrainingBegun(25, 100, 4, 50, ("x/repeat-0",), 1.5),
+    RetrainingBegun(25, 100, 4, ("x/repeat-0",), 1.5),
     RetrainingStarted("x/repeat-0", 0, 1, "w", 1.5),
-    Retrained("x/repeat-0", 0, 1, "w", (0.1, 0.2), 2.5, 0.5, 1.5),
+    Retrained("x/repeat-0", 0, 1, "w", (0.1, 0.2), 50, 2.5, 0.5, 1.5),
     RetrainingFailed("x/repeat-0", 0, 1, "w", "gone", True, 1.5),
 ]
 

@@ -30,8 +30,8 @@ def built(**changes: Any) -> Experiment:
 )
 def test_with_seed_0_repeat_r_has_the_authors_points_of_seed_r(problem: str, name: str) -> None:
     experiment = built(problem=problem, initial_design="authors", seed=0)
-    for run in experiment.runs:
-        expected = authors_points(experiment.problem.space, run.repeat) if run.optimizer_name in TAKERS else []
+    for run in experiment.runs.values():
+        expected = authors_points(experiment.problem.space, run.repeat) if run.label in TAKERS else []
         assert list(run.optimizer.initial_design) == expected
 
 
@@ -39,7 +39,7 @@ def test_with_another_seed_the_points_are_a_fresh_sample_by_the_authors_recipe()
     designs = [
         list(run.optimizer.initial_design)
         for seed in (0, 7, 8, 2**64 - 1)
-        for run in built(initial_design="authors", seed=seed, optimizers=["random"]).runs
+        for run in built(initial_design="authors", seed=seed, optimizers=["random"]).runs.values()
     ]
     assert len(designs) == 4 * 3
     assert all(design not in designs[:i] for i, design in enumerate(designs))
@@ -50,9 +50,9 @@ def test_with_another_seed_the_points_are_a_fresh_sample_by_the_authors_recipe()
 @pytest.mark.parametrize("design", ["authors", 10])
 def test_every_optimizer_that_takes_the_design_begins_with_it(design: int | str) -> None:
     asked: dict[int, list[list[Any]]] = {}
-    for run in built(initial_design=design).runs:
+    for run in built(initial_design=design).runs.values():
         trials = [run.optimizer.ask() for _ in range(10)]
-        if run.optimizer_name in TAKERS:
+        if run.label in TAKERS:
             assert [trial and trial.origin for trial in trials] == ["initial"] * 10
             asked.setdefault(run.repeat, []).append([trial and trial.configuration for trial in trials])
     assert {"bo-fm", "random", "regularized-evolution"} <= set(TAKERS)
@@ -71,7 +71,7 @@ def test_cocabo_receives_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_random_designs_differ_by_the_seed() -> None:
-    first, second = (built(seed=seed).runs[0].optimizer.initial_design for seed in (0, 1))
+    first, second = (built(seed=seed).runs["bo-fm/repeat-0"].optimizer.initial_design for seed in (0, 1))
     assert len(first) == len(second) == 5
     assert first != second
 
@@ -80,9 +80,9 @@ def test_a_trial_has_the_seed_of_its_repeat_and_number_whoever_asked_for_it() ->
     seeds: dict[tuple[int, int], set[int]] = {}
     for seed in (0, 1):
         experiment = built(seed=seed)
-        for run in experiment.runs:
+        for run in experiment.runs.values():
             for number in range(4):
-                found = experiment.trial_seed(run, Trial(number, {}, 1, "random"))
+                found = experiment.trial_seed(run, Trial(number, {}, 1, "random"), {})
                 seeds.setdefault((10 * seed + run.repeat, number), set()).add(found)
     assert len(seeds) == 2 * 3 * 4
     assert {len(found) for found in seeds.values()} == {1}

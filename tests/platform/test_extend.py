@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import begin, journal_dicts
 
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, Ending
-from fmnas.platform.experiment.events import driver_record, extended_record
+from fmnas.platform.experiment.events import DriverWork, Extended
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import DriverWork, Journal, read_journal
-from fmnas.platform.experiment.replay import replay
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.replay import Mismatch, replay
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.runner.extension import extended_config, growth
+from fmnas.platform.runner.extension import extended_config, extension_changes
+from fmnas.platform.runner.plan import driver_started
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
 Configured = Callable[..., Config]
@@ -28,8 +31,8 @@ QUICK: list[Any] = ["bo-fm", EVOLUTION, "bohb", "random", "cocabo", "casmopolita
 def grow(journal: Path, before: Config, after: Config) -> None:
     """What the command writes."""
     with Journal(journal) as log:
-        log.append(driver_record(DriverWork.EXTENSION, 0.0, {}))
-        log.append(extended_record(growth(before, after), after.model_dump(mode="json"), 0.0))
+        log.append(driver_started(after, DriverWork.EXPERIMENT, 0.0))
+        log.append(Extended(extension_changes(before, after), after.model_dump(mode="json"), 0.0))
 
 
 def by_run(asked: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -93,7 +96,7 @@ def test_the_runs_that_are_added_are_paired_with_those_there(
         for trial in range(3):
             assert len({found[name, trial] for name in names}) == 1
         for trial in range(5):
-            assert len({state.runs[name].seeds[trial] for name in names}) == 1
+            assert len({state.ledger.runs[name].seeds[trial] for name in names}) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,16 +129,18 @@ def test_it_is_resumed_after_any_record(
     grow(journal, before, after)
     drive(after, journal, capacity=concurrency)
     whole, found, lines = by_run(asks(journal)), results(journal), journal.read_bytes().splitlines(keepends=True)
-    events = [record["event"] for record in read_journal(journal)]
+    events = [record["event"] for record in journal_dicts(journal)]
     assert 10 < events.index("extended") < len(events) - 10
     for cut in range(0, len(lines), 1 if concurrency == 1 else 5):
         again = tmp_path / f"cut-{cut}"
         again.write_bytes(b"".join(lines[:cut]))
+        if not cut:
+            begin(again, before)
         if "extended" not in events[:cut]:
             grow(again, before, after)
         status, state, _ = drive(after, again, capacity=concurrency)
         assert status == Ending.FINISHED
-        assert all(run.budget.spent <= 18 and not run.budget.committed for run in state.runs.values())
+        assert all(run.budget.spent <= 18 and not run.budget.committed for run in state.ledger.runs.values())
         if concurrency == 1:
             assert by_run(asks(again)) == whole
             assert results(again) == found
@@ -143,10 +148,10 @@ def test_it_is_resumed_after_any_record(
             assert not differences(again, before, after)
 
 
-def differences(journal: Path, *stages: Config) -> tuple[Any, ...]:
-    """What a replay of a journal without its head finds."""
-    begun, *extended = (lambda config=config: build_experiment(config) for config in stages)
-    return replay(begun, read_journal(journal), extended).differences
+def differences(journal: Path, *stages: Config) -> list[Mismatch]:
+    """What a replay of a journal finds."""
+    experiments = [partial(build_experiment, config, {}, False) for config in stages]
+    return replay(read_journal(journal), experiments)[1]
 
 
 @pytest.mark.parametrize(("name", "share"), [("cocabo", 1.0), ("cocabo", 0.5)])
@@ -163,10 +168,10 @@ def test_who_is_told_two_budgets_is_followed_to_the_last_number(
     drive(middle, journal)
     grow(journal, middle, after)
     drive(after, journal)
-    assert differences(journal, before, middle, after) == ()
+    assert differences(journal, before, middle, after) == []
     if share == 1.0:
         drive(after, tmp_path / "whole")
-        assert differences(journal, after, after, after) != ()
+        assert differences(journal, after, after, after) != []
         assert by_run(asks(journal)) != by_run(asks(tmp_path / "whole"))
 
 
@@ -178,7 +183,7 @@ def test_a_change_is_found_before_and_after_an_extension(
     grow(tmp_path / "j", before, after)
     drive(after, tmp_path / "j")
     for run in ("bo-fm/repeat-0", "bo-fm/repeat-1"):
-        asked = [r for r in read_journal(tmp_path / "j") if r["event"] == "asked" and r["run"] == run]
+        asked = [r for r in journal_dicts(tmp_path / "j") if r["event"] == "asked" and r["run"] == run]
         last = json.dumps(asked[-1]["trial"]["configuration"], separators=(",", ":"))
         moved = json.dumps(asked[-1]["trial"]["configuration"] | {"x1": 0.123}, separators=(",", ":"))
         copy = tmp_path / run.replace("/", "-")

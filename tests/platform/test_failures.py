@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import journal_dicts
 
 from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
-from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.runner.driver import Clock
 from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.ray_worker import Worker
@@ -143,7 +144,7 @@ def test_a_line_that_is_lost_can_be_left_out_and_the_others_kept(whole: Path, tm
     assert main(["resume", str(out)]) == 0
     assert {row["status"] for row in rows(out)} == {"finished"}
     assert len(results(out) ^ results(whole)) == 0
-    started = [record for record in read_journal(out / "journal.jsonl") if record["event"] == "started"]
+    started = [record for record in journal_dicts(out / "journal.jsonl") if record["event"] == "started"]
     assert len(started) == len(rows(out)) + 1
 
 
@@ -219,7 +220,7 @@ def test_a_reason_that_no_file_takes_is_spelt_out(tmp_path: Path, monkeypatch: p
     (reason,) = {row["reason"] for row in rows(out)} - {""}
     assert reason == r"RuntimeError: No such file: '/data/\udcff.pt' red end"
     journal = out / "journal.jsonl"  # as one of before has it
-    records = read_journal(journal)
+    records = journal_dicts(journal)
     journal.unlink()
     with Journal(journal) as written:
         for record in records:
@@ -244,7 +245,7 @@ def test_a_failure_is_charged_the_seconds_that_passed_and_not_those_of_a_clock_t
     monkeypatch.setattr(Clock.__init__, "__defaults__", (lambda: time.time() + ahead[0], time.perf_counter))
     assert main(["run", "smoke", *CALM, "-o", "budget.seconds=600", "--out", str(out)]) == 0
     assert len(rows(out)) == 16
-    failed = [r for r in read_journal(out / "journal.jsonl") if r["event"] == "failed"]
+    failed = [r for r in journal_dicts(out / "journal.jsonl") if r["event"] == "failed"]
     assert len(failed) == 2
     assert all(record["seconds"] < 60 for record in failed)
 

@@ -12,7 +12,7 @@ from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import ALL_PAIRS, Config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.state import restore
+from fmnas.platform.experiment.state import read_state
 from fmnas.platform.report.merge import _merge_hypotheses
 from fmnas.platform.report.write import context_of
 
@@ -37,7 +37,7 @@ def test_an_optimizer_that_does_not_compete_is_refused() -> None:
 def begun(out: Path) -> str:
     """What a report of a run directory would test."""
     directory = RunDirectory(out)
-    return context_of(directory, restore(directory)[0]).hypotheses
+    return context_of(directory, read_state(directory)).hypotheses
 
 
 def test_the_hypotheses_may_change_later_and_an_old_journal_has_the_default(

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import journal_dicts
 
-from fmnas.comparison.report import results_of
+from fmnas.comparison.report import compute_results
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.experiment.journal import DRIVER, Journal, read_journal
+from fmnas.platform.experiment.journal import DRIVER, Journal
 from fmnas.platform.report.merge import load_report_input, write_report_of
 
 Run = Callable[..., Path]
@@ -45,7 +46,7 @@ def one(run: Run) -> Path:
 def merged(*roots: Path) -> dict[str, Any]:
     """The summary of a merged report, as summary.json has it."""
     results = load_report_input(roots)
-    return results_of(results.trials, results.context).summary.to_json()
+    return compute_results(results.trials, results.context).summary.to_json()
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -166,7 +167,7 @@ def test_wall_clock_times_exclude_the_pause_before_an_extension(one: Path, run: 
     two = Path(shutil.copytree(run("optimizers=[tpe]"), tmp_path / "two"))
     assert main(["extend", str(two), "-o", "repeats=3", "--progress", "quiet"]) == 0
     journal = two / "journal.jsonl"
-    records = read_journal(journal)
+    records = journal_dicts(journal)
     first, second, *_ = (i for i, record in enumerate(records) if record["event"] == DRIVER)
     assert first < second
     journal.unlink()

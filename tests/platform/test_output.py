@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from support import journal_dicts
 
 from fmnas.platform.display.console import PatientOutput, reserved_output, terminal
 from fmnas.platform.display.modes import Happening, JsonScreen, LineScreen, LiveScreen, Screen
-from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.journal import Journal
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LITTLE = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -81,7 +82,7 @@ def test_an_experiment_outlives_its_reader(tmp_path: Path, mode: str, where: str
         errors = process.stderr.read().decode()
     assert (process.returncode, errors) == (0, "")
     assert json.loads((out / "summary.json").read_text())["optimizers"]
-    assert read_journal(out / "journal.jsonl")[-1]["status"] == "finished"
+    assert journal_dicts(out / "journal.jsonl")[-1]["status"] == "finished"
 
 
 def test_a_command_whose_reader_went_away_keeps_its_exit_code(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_command_whose_reader_went_away_keeps_its_exit_code(tmp_path: Path) ->
     assert unread("status", str(out)) == unread("status", str(out), "--json") == unread("replay", str(out)) == (0, "")
     assert unread("list", "configs") == unread("--help") == (0, "")  # which fit into a buffer
     journal = out / "journal.jsonl"
-    records = read_journal(journal)
+    records = journal_dicts(journal)
     journal.unlink()
     with Journal(journal) as changed:
         for record in records:
@@ -131,7 +132,7 @@ def test_a_terminal_that_is_closed_stops_the_experiment_as_ctrl_c_does(tmp_path:
             time.sleep(0.05)
     os.close(ours)
     assert process.wait(60) == 130
-    assert read_journal(journal)[-1]["status"] == "interrupted"
+    assert journal_dicts(journal)[-1]["status"] == "interrupted"
     assert (out / "summary.json").exists()
     assert not (out / "driver.lock").exists()
 
@@ -177,6 +178,7 @@ TALKING = """
 import os
 from fmnas.search_spaces import Real
 from fmnas.trainers import objective
+from support import journal_dicts
 
 print("printed at import")
 

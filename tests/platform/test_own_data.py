@@ -119,8 +119,7 @@ def test_user_images_need_a_root(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("root", "stored"),
-    [("x.npz", "{here}/x.npz"), ("/x", "/x"), ("~no-user/x", "~no-user/x"), (None, None)],
+    ("root", "stored"), [("x.npz", "{here}/x.npz"), ("/x", "/x"), ("~no-user/x", "~no-user/x"), (None, None)]
 )
 def test_the_root_is_stored_as_an_absolute_path(
     root: str | None, stored: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

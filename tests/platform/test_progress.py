@@ -40,7 +40,7 @@ from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.experiment.trial_result import Job, Outcome
+from fmnas.platform.experiment.trial_result import Job, TrialResult
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, TIMED_OUT, WARM_START
 
@@ -145,7 +145,7 @@ class Scene:
         self.progress = ExperimentProgress(
             self, self.state, workers=lambda: 2, elapsed=lambda: self.now, reached=lambda: self.reached
         )
-        self.run = self.state.runs["random/repeat-0"]
+        self.run = self.state.ledger.runs["random/repeat-0"]
 
     def show(self, table: Any) -> None:
         self.table = table
@@ -169,7 +169,7 @@ class Scene:
         self.progress.started(Job(self.run.name, trial), "w")
         self.now += 10.0
         self.run.budget.spent += 3
-        self.run.best = Outcome("random", 0, trial, FINISHED, Evaluation(0.25, 3, (0.1, 0.3)), 0, 0, 1, "w")
+        self.run.best = TrialResult("random", 0, trial, FINISHED, Evaluation(0.25, 3, (0.1, 0.3)), 0, 0, 1, "w")
         self.progress.ended(self.run.best)
 
 
@@ -204,7 +204,7 @@ def test_what_went_wrong_stays_visible() -> None:
     scene = Scene()
     trial = Trial(4, {}, 3, "model")
     scene.progress.lost(Job(scene.run.name, trial), "worker-1", "killed")
-    scene.progress.ended(Outcome("random", 0, trial, TIMED_OUT, None, 0, 0, 1, "w", 1, "too late"))
+    scene.progress.ended(TrialResult("random", 0, trial, TIMED_OUT, None, 0, 0, 1, "w", 1, "too late"))
     *_, lost, ended = scene.told
     assert lost.line == "worker-1 was lost with trial 4 of random/repeat-0: killed"
     assert "timed_out: too late" in ended.line
@@ -234,7 +234,7 @@ def test_the_last_training_of_a_run_takes_time_too() -> None:
     scene = Scene()
     for number in range(4):
         scene.finish(number)
-    scene.state.runs["bohb/repeat-0"].over = True
+    scene.state.ledger.runs["bohb/repeat-0"].over = True
     scene.run.budget.commit(3, 0.0)
     scene.progress.started(Job(scene.run.name, Trial(4, {}, 3, "model")), "w")
     assert scene.told[-1].facts["seconds_left"] == 10.0

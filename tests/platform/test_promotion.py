@@ -6,14 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import events_of, write_journal
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
+from fmnas.platform.experiment.events import Asked, Finished, event_from_dict, event_to_dict
 from fmnas.platform.experiment.experiment import build_experiment, derived_seed
-from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.state import restore
+from fmnas.platform.experiment.state import load_state
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
@@ -39,20 +41,18 @@ def run(out: Path, evaluate: Evaluate | None, overrides: list[str]) -> int:
 
 
 def trials(out: Path) -> list[Trial]:
-    records = map(json.loads, (out / "journal.jsonl").read_text().splitlines())
-    return [Trial.from_dict(record["trial"]) for record in records if record["event"] == "asked"]
+    return [event.trial for event in events_of(out / "journal.jsonl", Asked)]
 
 
 def curves(out: Path) -> list[tuple[float, ...]]:
     """The curve of every trial, then the objective; seconds are left out."""
-    records = map(json.loads, (out / "journal.jsonl").read_text().splitlines())
-    found = {r["trial"]: r["evaluation"] for r in records if r["event"] == "finished"}
-    return [(*found[number]["curve"], found[number]["objective"]) for number in sorted(found)]
+    found = {event.trial_id: event.evaluation for event in events_of(out / "journal.jsonl", Finished)}
+    return [(*found[number].curve, found[number].objective) for number in sorted(found)]
 
 
 def epochs_charged(out: Path) -> int:
-    state, _ = restore(RunDirectory(out))
-    return state.runs["bohb/repeat-0"].budget.spent
+    state = load_state(RunDirectory(out))
+    return state.ledger.runs["bohb/repeat-0"].budget.spent
 
 
 @pytest.fixture(scope="module")
@@ -125,33 +125,23 @@ def changed(run: Path, out: Path, old: str, new: str) -> RunDirectory:
 
 
 def begun_so(directory: RunDirectory, old: str, new: str) -> RunDirectory:
-    """With a journal whose first record says something else, too."""
+    """With a journal whose first event says something else, too."""
     head, *others = read_journal(directory.journal)
-    text = json.dumps(head, separators=(",", ":"))
+    text = json.dumps(event_to_dict(head), separators=(",", ":"))
     assert text.count(old) == 1
-    directory.journal.unlink()
-    with Journal(directory.journal) as journal:
-        for record in (json.loads(text.replace(old, new)), *others):
-            journal.append(record)
+    write_journal(directory.journal, [event_from_dict(json.loads(text.replace(old, new))), *others])
     return directory
 
 
 def test_a_resume_may_change_the_rhythm_and_nothing_else(whole: tuple[Path, int], tmp_path: Path) -> None:
-    state, _ = restore(changed(whole[0], tmp_path / "a", "every: 2", "every: 1"))
+    state = load_state(changed(whole[0], tmp_path / "a", "every: 2", "every: 1"))
     assert state.experiment.config.checkpoints.every == 1
     off = changed(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
-    with pytest.raises(RunDirectoryError, match=r"continue_promoted = False: the experiment began with True") as caught:
-        restore(off)
-    assert "Only workers, tracking, data.root, checkpoints.every, hypotheses may change" in str(caught.value)
-    with pytest.raises(ConfigError, match=r"continue_promoted = true: .*checkpoints\.every"):
-        restore(changed(whole[0], tmp_path / "c", "every: 2", "every: null"))
-
-
-def test_a_run_directory_from_before_the_key_is_resumed(whole: tuple[Path, int], tmp_path: Path) -> None:
-    old = changed(whole[0], tmp_path / "old", "  continue_promoted: true\n", "")
-    state, _ = restore(begun_so(old, ',"continue_promoted":true', ""))
-    assert not state.experiment.config.checkpoints.continue_promoted
-    assert state.experiment.config.problem_settings.schedule_epochs is None
+    with pytest.raises(RunDirectoryError, match=r"continue_promoted = False") as caught:
+        load_state(off)
+    assert "checkpoints.every" in str(caught.value)
+    with pytest.raises(ConfigError, match=r"continue_promoted = true: it needs checkpoints\.every"):
+        load_state(changed(whole[0], tmp_path / "c", "every: 2", "every: null"))
 
 
 def test_reports_do_not_mix_the_two(
@@ -168,16 +158,16 @@ def test_reports_do_not_mix_the_two(
     [
         (
             {"checkpoints": {"continue_promoted": True}},
-            r"checkpoints\.continue_promoted = true: .*checkpoints\.every",
+            r"checkpoints\.continue_promoted = true: it needs checkpoints\.every.*set that, e\.g\. to 5, or leave",
         ),
         ({"checkpoints": {"every": 5, "continue_promoted": 1}}, r"checkpoints\.continue_promoted = 1"),
         (
             {"problem": "func2c", "checkpoints": {"every": 5, "continue_promoted": True}},
-            r"(?s)every = 5: func2c.*continue_promoted = true: func2c .*\(joint does\)",
+            r"(?s)every = 5: func2c keeps no.*continue_promoted = true: func2c keeps no checkpoints \(joint does\)",
         ),
         (
             {"problem": "func2c", "checkpoints": {"continue_promoted": True}},
-            r"continue_promoted = true: func2c .*\(joint does\)",
+            r"continue_promoted = true: func2c keeps no checkpoints \(joint does\); leave it out",
         ),
     ],
 )
@@ -217,11 +207,11 @@ def test_planned_schedules_need_no_checkpoints(whole: tuple[Path, int], tmp_path
 @pytest.mark.parametrize(
     ("epochs", "checkpoints", "words"),
     [
-        (8, {}, r"fidelity\.schedule_epochs = 8"),
-        (0, {}, r"fidelity\.schedule_epochs = 0"),
+        (8, {}, r"fidelity\.schedule_epochs = 8: it must be at least fidelity\.epochs, 9"),
+        (0, {}, r"fidelity\.schedule_epochs = 0: it must be at least 1"),
         (
             *(12, {"every": 5, "continue_promoted": True}),
-            r"schedule_epochs = 12.*checkpoints\.continue_promoted",
+            r"schedule_epochs = 12: with checkpoints\.continue_promoted it must be fidelity\.epochs, 9",
         ),
     ],
 )
@@ -247,10 +237,11 @@ def test_a_promotion_of_a_promotion_has_the_first_seed(on: bool) -> None:
     """Where promoted trials go on; else each trial has its own."""
     config = check_config({**JOINT, "checkpoints": {"every": 5, "continue_promoted": on}}, "here")
     experiment = build_experiment(config)
-    first = experiment.runs[0]
+    first = next(iter(experiment.runs.values()))
+    seeds: dict[int, int] = {}
     parents = [("random", None), ("model", None), ("promotion", 1), ("promotion", 2), ("mutation", 1)]
     for number, (origin, parent) in enumerate(parents):
-        first.seeds[number] = experiment.trial_seed(first, Trial(number, {}, 1, origin, parent))
+        seeds[number] = experiment.trial_seed(first, Trial(number, {}, 1, origin, parent), seeds)
     own = [derived_seed(0, 0, number) for number in range(5)]
-    assert list(first.seeds.values()) == ([*own[:2], own[1], own[1], own[4]] if on else own)
+    assert list(seeds.values()) == ([*own[:2], own[1], own[1], own[4]] if on else own)
     assert check_config(JOINT, "here").checkpoints.continue_promoted is False

@@ -4,16 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support import events_of, write_journal
 
 from fmnas.platform import environment
 from fmnas.platform.cli import main
-from fmnas.platform.environment import provenance, same_fmnas
-from fmnas.platform.experiment import events, ledger
-from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.environment import format_driver, is_same_version, provenance
+from fmnas.platform.experiment.events import FORMAT, Begun, DriverStarted
+from fmnas.platform.experiment.journal import read_journal
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
 
@@ -35,24 +36,14 @@ def cut(finished: Path, tmp_path: Path) -> Path:
     return out
 
 
-def drivers(out: Path) -> list[dict[str, Any]]:
-    return [record for record in read_journal(out / "journal.jsonl") if record["event"] == "driver"]
+def drivers(out: Path) -> list[DriverStarted]:
+    return events_of(out / "journal.jsonl", DriverStarted)
 
 
-def another(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    """From now on this process is another fmnas."""
-    found = {**provenance(), **changes}
-    for module in (environment, ledger, events):
-        monkeypatch.setattr(module, "provenance", lambda: found)
-    monkeypatch.setattr("fmnas.platform.experiment.configuration.provenance", lambda: found)
-
-
-def test_every_driver_says_what_it_is_and_a_finished_experiment_has_no_more(finished: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    shutil.copytree(finished, out)
+def test_every_driver_is_recorded_and_a_finished_experiment_has_no_more(finished: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(finished, tmp_path / "run"))
     (driver,) = drivers(out)
-    assert {name: driver[name] for name in provenance()} == dict(provenance())
-    assert driver["work"] == "experiment"
+    assert (driver.software, driver.work) == (provenance(), "experiment")
     assert main(["resume", str(out)]) == 0
     assert len(drivers(out)) == 1
 
@@ -61,72 +52,40 @@ def test_every_driver_says_what_it_is_and_a_finished_experiment_has_no_more(fini
 def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
     cut: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
 ) -> None:
-    another(monkeypatch, **change)
+    other = replace(provenance(), **change)
+    monkeypatch.setattr("fmnas.platform.runner.plan.provenance", lambda: other)
     assert main(["resume", str(cut), "--progress", "lines"]) == 0
-    assert f"goes on with {environment.driver_in_words({**provenance(), **change})}" in capsys.readouterr().out
-    first, second = drivers(cut)
-    assert {**second, "at": 0.0} == {**first, **change, "at": 0.0}
+    assert f"{format_driver(other)} now" in capsys.readouterr().out
+    first, second = (driver.software for driver in drivers(cut))
+    assert (first, second) == (provenance(), other)
     page = (cut / "report" / "index.html").read_text()
-    assert "Run with several versions" in page
-    for driver, number in ((first, 1), (second, 2)):
+    for number, software in ((1, first), (2, second)):
         for name in ("fmnas", "torch"):
             assert f"drivers.{number}.{name}" in page
-            assert driver[name] in page
+            assert getattr(software, name) in page
 
 
 def test_a_resume_by_the_same_one_says_nothing(cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", str(cut), "--progress", "lines"]) == 0
-    assert "goes on with" not in capsys.readouterr().out
+    assert "different version" not in capsys.readouterr().out
     assert len(drivers(cut)) == 2
 
 
 @pytest.mark.parametrize("command", ["resume", "report", "status"])
-def test_a_newer_format_is_called_what_it_is(cut: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    records = read_journal(cut / "journal.jsonl")
-    (cut / "journal.jsonl").unlink()
-    with Journal(cut / "journal.jsonl") as journal:
-        for record in [{**records[0], "format": 3}, *records[1:]]:
-            journal.append(record)
+def test_a_newer_format_is_refused(cut: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    begun, *others = read_journal(cut / "journal.jsonl")
+    assert isinstance(begun, Begun)
+    write_journal(cut / "journal.jsonl", [replace(begun, format=FORMAT + 1), *others])
     assert main([command, str(cut)]) == 2
-    assert "is of a newer fmnas: its format is 3" in capsys.readouterr().err
+    assert f"format {FORMAT + 1}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "strange",
-    [
-        {"event": "paused", "run": "random/repeat-0", "trial": 0},
-        {"event": "asked", "run": "random/repeat-0", "trial": {"id": 99, "energy": 1.0}, "suggest_seconds": 0.0},
-    ],
-)
-def test_what_another_version_wrote_is_not_called_damage(
-    cut: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, strange: dict[str, Any]
-) -> None:
-    with Journal(cut / "journal.jsonl") as journal:
-        journal.append({**strange, "at": 1.0})
-    before = (cut / "journal.jsonl").read_bytes()
-    another(monkeypatch, fmnas="0.0.9")
-    assert main(["resume", str(cut)]) == 2
-    said = capsys.readouterr().err
-    assert "it was written by fmnas" in said
-    assert "use the other one" in said
-    assert "cut" not in said
-    assert (cut / "journal.jsonl").read_bytes() == before
-
-
-def test_a_configuration_of_another_version_is_not_called_wrong(
-    cut: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = read_journal(cut / "journal.jsonl")
-    records[0]["config"]["future"] = 1
-    (cut / "journal.jsonl").unlink()
-    with Journal(cut / "journal.jsonl") as journal:
-        for record in records:
-            journal.append(record)
-    another(monkeypatch, fmnas="0.0.9")
+def test_a_configuration_of_another_version_is_refused(cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun, *others = read_journal(cut / "journal.jsonl")
+    assert isinstance(begun, Begun)
+    write_journal(cut / "journal.jsonl", [replace(begun, config={**begun.config, "future": 1}), *others])
     assert main(["report", str(cut)]) == 2
-    said = capsys.readouterr().err
-    assert f"go on with {environment.driver_in_words(drivers(cut)[0])}" in said
-    assert "future" in said
+    assert "future" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["environment.json", "config.yaml"])
@@ -152,10 +111,10 @@ def test_a_file_that_is_not_the_truth_may_be_lost_or_torn(
     assert main(["report", str(cut)]) == 0
 
 
-def test_what_counts_as_the_same_fmnas() -> None:
+def test_a_version_is_that_of_fmnas_and_its_commit() -> None:
     own = provenance()
-    assert same_fmnas(own, {**own, "host": "elsewhere", "torch": "1.0"})
-    assert not same_fmnas(own, {**own, "commit": "f" * 40})
+    assert is_same_version(own, replace(own, host="elsewhere", torch="1.0"))
+    assert not is_same_version(own, replace(own, commit="f" * 40))
 
 
 def test_two_processes_may_write_the_same_file_at_once(tmp_path: Path) -> None:
@@ -188,7 +147,7 @@ def test_git_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathlib.Path.exists", lambda _: True)
     monkeypatch.setattr(environment, "_gpus", list)
     try:
-        assert environment.describe_environment()["commit"] == provenance()["commit"] == "1a2b3c4d"
+        assert environment.describe_environment()["commit"] == provenance().commit == "1a2b3c4d"
         assert len(asked) == 1
     finally:
         for each in (environment.commit, environment.provenance):

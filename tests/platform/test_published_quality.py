@@ -27,14 +27,14 @@ def best_of(experiment: Experiment, run: Run) -> float:
     for _ in range(experiment.config.budget.evaluations):
         trial = run.optimizer.ask()
         assert trial is not None
-        seeded = replace(trial, seed=experiment.trial_seed(run, trial))
+        seeded = replace(trial, seed=experiment.trial_seed(run, trial, {}))
         run.optimizer.tell(trial, experiment.problem.trainer.evaluate(seeded))
     return min(evaluation.objective for _, evaluation in run.optimizer.history)
 
 
 @pytest.mark.parametrize("repeat", [0, 3])
 def test_the_shipped_default_comes_to_the_published_value_of_func2c(experiment: Experiment, repeat: int) -> None:
-    run = experiment.runs[repeat]
+    run = experiment.runs[f"bo-fm/repeat-{repeat}"]
     assert isinstance(run.optimizer, BOFM)
     assert run.repeat == repeat
     assert run.optimizer.mode == MODES["default"]

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from support import journal_dicts
 
 from fmnas.api import load_run
 from fmnas.platform.cli import main
 from fmnas.platform.experiment.configuration import current_tracking
-from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.search_spaces import FmnasError
 
@@ -36,6 +37,7 @@ MADE = ConfigurableProblem(lambda settings: bowl, data={"train": 50})
 """
 OPTIMIZER = """
 from fmnas.optimizers import Optimizer, Suggestion
+from support import journal_dicts
 
 class Mine(Optimizer):
     def __init__(self, space, *, seed=0, epochs=1, initial_design=(), rate: float = 0.5, depth: "int | None" = None):
@@ -201,7 +203,7 @@ def forge(source: str, target: str, use: str, files: Collection[str]) -> None:
     if CONFIG in files:
         directory.config.write_text(yaml.safe_dump(config, sort_keys=False))
     if JOURNAL in files:
-        records = read_journal(directory.journal)
+        records = journal_dicts(directory.journal)
         directory.journal.unlink()
         with Journal(directory.journal) as journal:
             for record in records:

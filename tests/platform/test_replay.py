@@ -1,27 +1,28 @@
 """Replaying journals: an honest one is followed to the last number, a changed one is found out where it was changed."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support import begin, write_journal
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
-from fmnas.platform.display.modes import QuietScreen
-from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import Ending
+from fmnas.platform.experiment.events import Asked, Event, Failed, Finished, Lost
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import Journal, Record, read_journal
-from fmnas.platform.experiment.replay import Replayed, difference_in_words, replay
-from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.replay import Mismatch, replay
+from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.sync import Tracker
-from fmnas.platform.runner.driver import Driver, Stage
-from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.pool import Event, FailedEvaluation
+from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
+from fmnas.platform.workers.pool import Event as JobEnded
+from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}
@@ -43,59 +44,67 @@ def configured(optimizer: str = "", concurrency: int = 3, **changes: Any) -> Con
 class Shuffled:
     """A pool of four whose jobs end in any order, and sometimes badly."""
 
-    capacity = 4
+    capacity = size = 4
 
     def __init__(self, config: Config, seed: int) -> None:
         self._trainer = build_experiment(config).problem.trainer
         self._rng = np.random.default_rng(seed)
-        self._flying: list[Job] = []
+        self._running: list[Job] = []
 
     def submit(self, job: Job) -> str:
-        self._flying.append(job)
+        self._running.append(job)
         return "w"
 
-    def next_event(self, timeout: float) -> Event | None:
-        job = self._flying.pop(int(self._rng.integers(len(self._flying))))
+    def next_event(self, timeout: float) -> JobEnded | None:
+        job = self._running.pop(int(self._rng.integers(len(self._running))))
         fate = self._rng.random()
         for bound, status in ((0.05, FAILED), (0.1, TIMED_OUT), (0.2, LOST)):
             if fate < bound:
-                return Event(job, "w", FailedEvaluation(status, "because"))
-        return Event(job, "w", self._trainer.evaluate(job.trial))
+                return JobEnded(job, "w", FailedEvaluation(status, "because"))
+        return JobEnded(job, "w", self._trainer.evaluate(job.trial))
+
+    def progress(self) -> dict[tuple[str, int], int]:
+        return {}
 
 
-def drive(config: Config, journal: Path, seed: int = 0) -> list[Record]:
-    """The records of a run to the end, from whatever the journal holds."""
-    state = ExperimentState(build_experiment(config))
-    if journal.exists():
-        state.replay(read_journal(journal))
+def drive(config: Config, journal: Path, seed: int = 0) -> list[Event]:
+    """The events of a run to the end, from whatever the journal holds."""
+    if not journal.exists():
+        begin(journal, config)
+    state = restore_state(build_experiment(config), read_journal(journal))
     with Journal(journal) as log:
-        progress = ExperimentProgress(QuietScreen(), state)
-        stage = Stage(Shuffled(config, seed), progress, StopRequest())
-        assert Driver(state, stage, log, Tracker()).run() == Ending.FINISHED
+        driver = Driver(state, SearchJobs(state), log, Shuffled(config, seed), Observer(), RunContext())
+        assert driver.run() == (Ending.FINISHED, "")
     return read_journal(journal)
 
 
-def replayed(config: Config, records: list[Record]) -> Replayed:
-    return replay(lambda: build_experiment(config), records)
+def replayed(config: Config, events: list[Event]) -> tuple[dict[str, int], list[Mismatch]]:
+    return replay(events, [lambda: build_experiment(config, with_optimizers=False)])
 
 
-def suggestion(records: list[Record], run: str, origin: str) -> int:
-    """The place of a run's last suggestion of that origin."""
-    return max(
-        i for i, r in enumerate(records) if r["event"] == "asked" and (r["run"], r["trial"]["origin"]) == (run, origin)
-    )
+def suggestion(events: list[Event], run: str, origin: str) -> int:
+    """The index of a run's last suggestion of that origin."""
+    return max(i for i, e in enumerate(events) if isinstance(e, Asked) and (e.run, e.trial.origin) == (run, origin))
+
+
+def with_value(event: Event, value: float) -> Asked:
+    """The suggestion with another x1."""
+    assert isinstance(event, Asked)
+    changed = {**event.trial.configuration, "x1": value}
+    return replace(event, trial=replace(event.trial, configuration=changed))
 
 
 @pytest.mark.parametrize("policy", ["penalty", "skip"])
 def test_an_honest_run_of_every_optimizer_is_followed_to_the_last_number(tmp_path: Path, policy: str) -> None:
     config = configured(on_failure=policy)
-    records = drive(config, tmp_path / "j")
+    events = drive(config, tmp_path / "j")
     for optimizer, origin in MODEL_BASED.items():
-        assert suggestion(records, f"{optimizer}/repeat-0", origin)
-    assert {"failed", "timed_out", "lost"} <= {record["event"] for record in records}
-    found = replayed(config, records)
-    assert found.differences == ()
-    assert sum(found.asks.values()) == sum(record["event"] == "asked" for record in records)
+        assert suggestion(events, f"{optimizer}/repeat-0", origin)
+    assert {event.status for event in events if isinstance(event, Failed)} == {"failed", "timed_out"}
+    assert any(isinstance(event, Lost) for event in events)
+    counts, mismatches = replayed(config, events)
+    assert mismatches == []
+    assert sum(counts.values()) == sum(isinstance(event, Asked) for event in events)
 
 
 def test_a_run_that_was_cut_and_resumed_is_followed_too(tmp_path: Path) -> None:
@@ -104,61 +113,57 @@ def test_a_run_that_was_cut_and_resumed_is_followed_too(tmp_path: Path) -> None:
     lines = journal.read_bytes().splitlines(keepends=True)
     for share in (0.4, 0.7):
         journal.write_bytes(b"".join(lines[: int(share * len(lines))]))
-        records = drive(config, journal, seed=5)
-        assert replayed(config, records).differences == ()
+        assert replayed(config, drive(config, journal, seed=5))[1] == []
 
 
 @pytest.mark.parametrize("optimizer", list(MODEL_BASED))
 def test_a_changed_configuration_is_found_where_it_is(tmp_path: Path, optimizer: str) -> None:
     config, run = configured(optimizer, concurrency=1), f"{optimizer}/repeat-0"
-    records = drive(config, tmp_path / "j")
-    place = suggestion(records, run, MODEL_BASED[optimizer])
-    trial = records[place]["trial"]
-    before = trial["configuration"]["x1"]
-    trial["configuration"]["x1"] = float(np.nextafter(before, 0.0))
-    first = replayed(config, records).differences[0]
-    assert (first.line, first.run, first.trial) == (place + 2, run, trial["id"])
-    assert first.changes == {"configuration.x1": (trial["configuration"]["x1"], before)}
-    assert f"line {place + 2}: {run}, trial {trial['id']}: configuration.x1 is" in difference_in_words(first)
+    events = drive(config, tmp_path / "j")
+    place = suggestion(events, run, MODEL_BASED[optimizer])
+    trial = events[place].trial  # type: ignore[union-attr]
+    before = trial.configuration["x1"]
+    changed = float(np.nextafter(before, 0.0))
+    events[place] = with_value(events[place], changed)
+    first = replayed(config, events)[1][0]
+    assert (first.line, first.run, first.trial) == (place + 1, run, trial.id)
+    assert first.changes == {"configuration.x1": (changed, before)}
+    assert f"line {place + 1}: {run}, trial {trial.id}: configuration.x1 is" in str(first)
 
 
 def test_a_changed_result_is_found_in_what_it_would_have_led_to(tmp_path: Path) -> None:
     config = configured("bo-fm", concurrency=1)
-    records = drive(config, tmp_path / "j")
-    changed = next(i for i, r in enumerate(records) if r["event"] == "finished")
-    records[changed]["evaluation"]["objective"] -= 0.5
-    first = replayed(config, records).differences[0]
-    assert first.line > changed + 2
+    events = drive(config, tmp_path / "j")
+    place = next(i for i, event in enumerate(events) if isinstance(event, Finished))
+    finished = events[place]
+    assert isinstance(finished, Finished)
+    lower = replace(finished.evaluation, objective=finished.evaluation.objective - 0.5)
+    events[place] = replace(finished, evaluation=lower)
+    first = replayed(config, events)[1][0]
+    assert first.line > place + 1
     assert first.changes
 
 
 def test_where_a_run_cannot_be_followed_it_is_said_and_the_others_go_on(tmp_path: Path) -> None:
     config = configured(concurrency=1)
-    records = drive(config, tmp_path / "j")
-    place = suggestion(records, "bohb/repeat-0", "promotion")
-    records[place]["trial"]["configuration"]["x1"] = 0.123
-    found = replayed(config, records)
-    assert {difference.run for difference in found.differences} == {"bohb/repeat-0"}
-    told = difference_in_words(found.differences[0])
-    assert "cannot be followed" in told
-    assert f"line {place + 2} of the journal" in told  # its own line, with those of other runs before it
-    assert found.asks["random/repeat-0"] == 18
+    events = drive(config, tmp_path / "j")
+    place = suggestion(events, "bohb/repeat-0", "promotion")
+    events[place] = with_value(events[place], 0.123)
+    counts, mismatches = replayed(config, events)
+    assert {mismatch.run for mismatch in mismatches} == {"bohb/repeat-0"}
+    assert (mismatches[0].line, "cannot be replayed" in mismatches[0].reason) == (place + 1, True)
+    assert counts["random/repeat-0"] == 18
 
 
-def test_after_so_many_differences_the_rest_of_a_run_is_not_compared(
+def test_after_so_many_mismatches_the_rest_of_a_run_is_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.experiment.replay.MOST_DIFFERENCES", 4)
+    monkeypatch.setattr("fmnas.platform.experiment.replay.MAX_MISMATCHES", 4)
     config = configured("random", concurrency=1)
-    records = drive(config, tmp_path / "j")
-    for record in records:
-        if record["event"] == "asked":
-            record["trial"]["configuration"]["x1"] = 0.125
-    found = replayed(config, records)
-    assert len(found.differences) == 4
-    assert [bool(difference.reason) for difference in found.differences] == [False, False, False, True]
-    assert found.asks == {"random/repeat-0": 4}
-    assert all(difference.changes for difference in found.differences)
+    events = [with_value(e, 0.125) if isinstance(e, Asked) else e for e in drive(config, tmp_path / "j")]
+    _, mismatches = replayed(config, events)
+    assert [bool(mismatch.reason) for mismatch in mismatches] == [False, False, False, True]
+    assert all(mismatch.changes for mismatch in mismatches)
 
 
 def test_the_command_ends_with_0_or_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,17 +173,11 @@ def test_the_command_ends_with_0_or_1(tmp_path: Path, capsys: pytest.CaptureFixt
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     capsys.readouterr()
     assert main(["replay", str(out)]) == 0
-    assert "bo-fm/repeat-0: 8 suggestions asked again, all as recorded" in capsys.readouterr().out
+    assert "bo-fm/repeat-0: 8 suggestions" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
-    lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
-    place = suggestion([{**line, "trial": line.get("trial")} for line in lines], "bo-fm/repeat-0", "model")
-    lines[place]["trial"]["configuration"]["x1"] = 0.5
-    (out / "journal.jsonl").unlink()
-    with Journal(out / "journal.jsonl") as journal:
-        for line in lines:
-            journal.append({key: value for key, value in line.items() if key not in ("n", "crc")})
+    events = read_journal(out / "journal.jsonl")
+    place = suggestion(events, "bo-fm/repeat-0", "model")
+    events[place] = with_value(events[place], 0.5)
+    write_journal(out / "journal.jsonl", events)
     assert main(["replay", str(out)]) == 1
-    printed = capsys.readouterr().out
-    assert f"line {place + 1}: bo-fm/repeat-0" in printed
-    assert "configuration.x1 is 0.5" in printed
-    assert "random/repeat-0: 8 suggestions asked again, all as recorded" in printed
+    assert f"line {place + 1}: bo-fm/repeat-0" in capsys.readouterr().out

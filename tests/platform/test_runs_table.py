@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fmnas.comparison.analysis.formatting import number
+from fmnas.comparison.analysis.formatting import format_number
 from fmnas.platform.display.runs_table import BESIDE, Doing, RunRow, RunsTable, as_number, folded
 
 NAMES = ("bo-fm", "regularized-evolution", "bohb", "random")
@@ -78,4 +78,4 @@ def test_the_bar_goes_before_anything_is_cut() -> None:
 )
 def test_numbers_have_four_significant_digits_as_in_the_final_table(value: float | None, text: str) -> None:
     assert as_number(value) == text
-    assert value is None or text == number(value)
+    assert value is None or text == format_number(value)

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from support import restored
 
 from fmnas.platform.cli import main
 from fmnas.platform.display.status import print_status, status_of
 from fmnas.platform.experiment.lock import locked, look
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.state import restore
 from fmnas.search_spaces import Evaluation
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
@@ -59,16 +59,16 @@ def test_it_agrees_with_the_replayed_state_wherever_the_journal_ends(
     before = files(out)
     facts = status_of(RunDirectory(out))
     assert files(out) == before
-    state, _ = restore(RunDirectory(out))
-    assert facts["state"] == (state.status or "killed")
-    assert [run["run"] for run in facts["runs"]] == list(state.runs)
-    for told, run in zip(facts["runs"], state.runs.values(), strict=True):
+    state = restored(out)
+    assert facts["state"] == (state.ledger.status or "killed")
+    assert [run["run"] for run in facts["runs"]] == list(state.ledger.runs)
+    for told, run in zip(facts["runs"], state.ledger.runs.values(), strict=True):
         assert (told["spent_epochs"], told["budget_epochs"]) == (run.budget.spent, run.budget.epochs)
         assert told["trials"] == run.ended
         assert (told["incumbent"] or {}).get("objective") == run.incumbent
         assert told["running"] == []
-    assert facts["spent_epochs"] == sum(run.budget.spent for run in state.runs.values())
-    assert (facts["again"] is None) == (state.status == "finished")
+    assert facts["spent_epochs"] == sum(run.budget.spent for run in state.ledger.runs.values())
+    assert (facts["again"] is None) == (state.ledger.status == "finished")
 
 
 def records(*given_: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import begun
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.comparability import warm_start_notes
-from fmnas.platform.experiment.events import begun_record, driver_record, extended_record
+from fmnas.platform.experiment.events import DriverWork, Extended, event_from_dict, event_to_dict
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import DriverWork, Journal, read_journal
-from fmnas.platform.experiment.replay import replay
-from fmnas.platform.experiment.warm_start import Knowledge, KnownTrial, recorded_knowledge
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.ledger import fold
+from fmnas.platform.experiment.replay import Mismatch, replay
+from fmnas.platform.experiment.warm_start import WarmStartData, WarmStartTrial
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import setup_statements
-from fmnas.platform.runner.extension import growth
+from fmnas.platform.runner.extension import extension_changes
+from fmnas.platform.runner.plan import driver_started
 from fmnas.search_spaces import Evaluation, Subspace, Trial
 from fmnas.search_spaces.records import WARM_START
 
@@ -41,7 +45,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 
 
-def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[str, Knowledge]:
+def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[str, WarmStartData]:
     """Of each optimizer with a warm_start: random trials, numbered from 10, each of which took 7 seconds."""
     task = problem(config.problem, config.problem_settings)
     subspace, epochs = Subspace(task.space, config.fixed), config.fidelity.epochs
@@ -52,7 +56,7 @@ def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[
         told = [(trial, task.trainer.evaluate(trial)) for trial in some]
         trials.append(
             tuple(
-                KnownTrial(
+                WarmStartTrial(
                     10 + t.id,
                     t.configuration,
                     epochs,
@@ -62,14 +66,14 @@ def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[
                 for t, e in told
             )
         )
-    known = Knowledge("runs/earlier", "random", "an id", "", False, tuple(trials))
+    known = WarmStartData("runs/earlier", "random", "an id", "", False, tuple(trials))
     return {entry.label: known for entry in config.optimizers if entry.warm_start is not None}
 
 
-def differences(journal: Path, known: Mapping[str, Knowledge], *stages: Config) -> tuple[Any, ...]:
-    """What a replay of a journal without its head finds."""
-    begun, *extended = (lambda config=config: build_experiment(config, known) for config in stages)
-    return replay(begun, read_journal(journal), extended).differences
+def differences(journal: Path, known: Mapping[str, WarmStartData], *stages: Config) -> list[Mismatch]:
+    """What a replay of a journal finds."""
+    experiments = [partial(build_experiment, config, known, False) for config in stages]
+    return replay(read_journal(journal), experiments)[1]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -85,11 +89,11 @@ def test_it_begins_with_what_is_known_and_no_worker_sees_that(
         evaluated.append((job.run, job.trial.id))
         return "finish"
 
-    status, state, _ = drive(config, tmp_path / "j", fate=fate, knowledge=known)
+    status, state, _ = drive(config, tmp_path / "j", fate=fate, warm_starts=known)
     assert status == Ending.FINISHED
     for repeat in (0, 1):
         run = f"{name}/repeat-{repeat}"
-        outcomes = [outcome for outcome in state.outcomes if outcome.run == run]
+        outcomes = [outcome for outcome in state.ledger.results if outcome.run == run]
         for outcome, given_ in zip(outcomes[:KNOWN], known[name].trials[repeat], strict=True):
             trial = outcome.trial
             assert (trial.configuration, trial.seed, trial.origin) == (given_.configuration, given_.seed, WARM_START)
@@ -98,12 +102,12 @@ def test_it_begins_with_what_is_known_and_no_worker_sees_that(
             assert (outcome.worker, outcome.started_at) == ("", outcome.finished_at)
         assert [outcome.trial.origin == WARM_START for outcome in outcomes[KNOWN:]] == [False] * 2
         assert [number for ran, number in evaluated if ran == run] == [KNOWN, KNOWN + 1]
-        told = [evaluation for _, evaluation in state.runs[run].optimizer.history]
+        told = [evaluation for _, evaluation in state.experiment.runs[run].optimizer.history]
         assert told[:KNOWN] == [trial.evaluation for trial in known[name].trials[repeat]]
-        budget = state.runs[run].budget
+        budget = state.ledger.runs[run].budget
         assert (budget.spent, budget.committed) == (18, 0)
         assert budget.seconds_spent >= 7.0 * KNOWN
-    assert differences(tmp_path / "j", known, config) == ()
+    assert differences(tmp_path / "j", known, config) == []
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -114,7 +118,7 @@ def test_it_is_resumed_after_any_record(
     entries = [{**EVOLUTION, "concurrency": concurrency}, {"name": "random", "concurrency": concurrency}]
     config = configured(optimizers=entries, budget={"evaluations": 8})
     known, journal = knowledge_for(config), tmp_path / "whole"
-    drive(config, journal, capacity=concurrency, knowledge=known)
+    drive(config, journal, capacity=concurrency, warm_starts=known)
     whole, found, lines = asks(journal), results(journal), journal.read_bytes().splitlines(keepends=True)
     assert len(found) == 16
     for cut in range(len(lines)):
@@ -126,15 +130,15 @@ def test_it_is_resumed_after_any_record(
             evaluated.append((job.run, job.trial.id))
             return "finish"
 
-        status, state, _ = drive(config, again, capacity=concurrency, fate=fate, knowledge=known)
+        status, state, _ = drive(config, again, capacity=concurrency, fate=fate, warm_starts=known)
         assert status == Ending.FINISHED
         assert not [number for run, number in evaluated if run.startswith("reg") and number < KNOWN]
-        assert all(run.budget.spent == 24 and not run.budget.committed for run in state.runs.values())
+        assert all(run.budget.spent == 24 and not run.budget.committed for run in state.ledger.runs.values())
         if concurrency == 1:
             assert sorted(asks(again)) == sorted(whole)
             assert results(again) == found
         if cut % 7 == 0:
-            assert differences(again, known, config) == ()
+            assert differences(again, known, config) == []
 
 
 def test_what_it_suggests_follows_from_what_it_was_told_alone(
@@ -143,15 +147,15 @@ def test_what_it_suggests_follows_from_what_it_was_told_alone(
     """As if the same configurations had been its initial design, and had come out so."""
     config = configured(optimizers=[EVOLUTION], budget={"evaluations": 7})
     known = knowledge_for(config)
-    _, state, _ = drive(config, tmp_path / "j", knowledge=known)
-    (alone,) = (run.optimizer for run in build_experiment(config, known).runs)
-    for _, evaluation in state.runs["regularized-evolution/repeat-0"].optimizer.history:
+    _, state, _ = drive(config, tmp_path / "j", warm_starts=known)
+    (alone,) = (run.optimizer for run in build_experiment(config, known).runs.values())
+    for _, evaluation in state.experiment.runs["regularized-evolution/repeat-0"].optimizer.history:
         trial = alone.ask()
         assert trial is not None
         alone.tell(trial, evaluation)
     there, here = (
         [trial.configuration for trial, _ in optimizer.history]
-        for optimizer in (alone, state.runs["regularized-evolution/repeat-0"].optimizer)
+        for optimizer in (alone, state.experiment.runs["regularized-evolution/repeat-0"].optimizer)
     )
     assert there == here
 
@@ -162,30 +166,26 @@ def test_an_extension_brings_what_is_known_to_those_it_adds(
     before = configured(optimizers=["random", EVOLUTION])
     after = configured(optimizers=["random", EVOLUTION, QUICK["bo-fm"]], repeats=2, budget={"evaluations": 6})
     known, journal = knowledge_for(after), tmp_path / "j"
-    drive(before, journal, knowledge=known)
+    drive(before, journal, warm_starts=known)
     with Journal(journal) as log:
-        log.append(driver_record(DriverWork.EXTENSION, 0.0, {}))
+        log.append(driver_started(after, DriverWork.EXPERIMENT, 0.0))
         plain = after.model_dump(mode="json")
-        log.append(extended_record(growth(before, after), plain, 0.0, {"bo-fm": known["bo-fm"]}))
-    _, state, _ = drive(after, journal, knowledge=known)
-    origins = dict.fromkeys(state.runs, 0)
-    for outcome in state.outcomes:
+        log.append(Extended(extension_changes(before, after), plain, 0.0, {"bo-fm": known["bo-fm"]}))
+    _, state, _ = drive(after, journal, warm_starts=known)
+    origins = dict.fromkeys(state.ledger.runs, 0)
+    for outcome in state.ledger.results:
         origins[outcome.run] += outcome.trial.origin == WARM_START
-    assert origins == {run: 0 if run.startswith("random") else KNOWN for run in state.runs}
-    assert differences(journal, known, before, after) == ()
+    assert origins == {run: 0 if run.startswith("random") else KNOWN for run in state.ledger.runs}
+    assert differences(journal, known, before, after) == []
 
 
-def test_the_journal_keeps_it_whole(configured: Configured) -> None:
+def test_the_ledger_has_what_every_optimizer_began_with(configured: Configured) -> None:
     config = configured(optimizers=[EVOLUTION, QUICK["bo-fm"]], repeats=2)
     known = knowledge_for(config)
-    first = {"regularized-evolution": known["regularized-evolution"]}
-    plain = config.model_dump(mode="json")
-    records = [begun_record("i", plain, 0.0, first), extended_record({}, plain, 0.0, {"bo-fm": known["bo-fm"]})]
-    assert recorded_knowledge(records) == known
-    assert recorded_knowledge([begun_record("i", plain, 0.0)]) == {}
-    damaged = {**records[0], WARM_START: {"bo-fm": {"label": "random"}}}
-    with pytest.raises(RunDirectoryError, match="holds no whole warm_start"):
-        recorded_knowledge([damaged])
+    first, second = ({name: known[name]} for name in ("regularized-evolution", "bo-fm"))
+    extended = Extended({}, config.model_dump(mode="json"), 0.0, second)
+    assert fold([begun(config, first), extended]).warm_starts == known
+    assert fold([begun(config)]).warm_starts == {}
 
 
 @given(
@@ -194,17 +194,17 @@ def test_the_journal_keeps_it_whole(configured: Configured) -> None:
     curve=st.lists(st.floats(0, 1)),
 )
 def test_what_is_known_survives_json(seed: int, objective: float, curve: list[float]) -> None:
-    trial = KnownTrial(3, {"x": 0.1, "k": "a"}, 5, seed, Evaluation(objective, 5, (0.5,), curve=tuple(curve)))
-    known = Knowledge("a:b", "random", "i", "", True, ((trial,), ()))
-    records = json.loads(json.dumps([begun_record("i", {}, 0.0, {"bo-fm": known})]))
-    assert recorded_knowledge(records) == {"bo-fm": known}
+    trial = WarmStartTrial(3, {"x": 0.1, "k": "a"}, 5, seed, Evaluation(objective, 5, (0.5,), curve=tuple(curve)))
+    known = WarmStartData("a:b", "random", "i", "", True, ((trial,), ()))
+    event = Extended({}, {}, 0.0, {"bo-fm": known})
+    assert event_from_dict(json.loads(json.dumps(event_to_dict(event)))) == event
 
 
 def test_without_it_nothing_begins(configured: Configured) -> None:
     """No silent beginning with the shared design."""
     config = configured(optimizers=[EVOLUTION], repeats=3)
     for known in ({}, knowledge_for(config, repeats=2)):
-        with pytest.raises(RunDirectoryError, match=r"does not hold what repeat [02] of it began with"):
+        with pytest.raises(RunDirectoryError, match=r"warm_start .* repeat [02]"):
             build_experiment(config, known)
 
 
@@ -222,8 +222,8 @@ def test_one_that_does_not_begin_with_it_ends_the_experiment(
     tmp_path: Path, drive: Drive, configured: Configured
 ) -> None:
     config = configured(optimizers=[{"name": "mine", "use": f"{__file__}:Stubborn", **WARM}])
-    with pytest.raises(ExperimentFailed, match=r"was given .* to begin with: it must ask for its initial design first"):
-        drive(config, tmp_path / "j", knowledge=knowledge_for(config))
+    with pytest.raises(ExperimentFailed, match=r"warm_start must suggest its initial design"):
+        drive(config, tmp_path / "j", warm_starts=knowledge_for(config))
 
 
 class Boaster(Stubborn):
@@ -242,7 +242,7 @@ def test_no_optimizer_says_so_itself(configured: Configured) -> None:
 def test_it_is_said_of_whom_it_concerns(configured: Configured) -> None:
     config = configured(optimizers=["bo-fm", "bohb", EVOLUTION], repeats=2, budget={"evaluations": 20})
     known = knowledge_for(config)["regularized-evolution"]
-    uneven = Knowledge("runs/earlier", "random", "i", "", True, (known.trials[0], known.trials[1][:3]))
+    uneven = WarmStartData("runs/earlier", "random", "i", "", True, (known.trials[0], known.trials[1][:3]))
     (told,) = warm_start_notes(build_experiment(config, {"regularized-evolution": uneven}))
     facts = ("regularized-evolution", "3-4 trials", "runs/earlier (random)", "3-4 of 20 evaluations", "different there")
     assert all(fact in told for fact in facts)

@@ -17,6 +17,8 @@ def test_a_package_that_is_missing_is_one_to_install() -> None:
 def test_a_package_that_is_broken_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_package.py").write_text("import no_such_package")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SpaceError, match=r"the test needs broken_package, .*cannot be imported: No module named") as it:
+    with pytest.raises(
+        SpaceError, match=r"the test needs broken_package, .*cannot be imported: No module named"
+    ) as raised:
         optional_module("broken_package", "the test", SpaceError)
-    assert isinstance(it.value.__cause__, ModuleNotFoundError)
+    assert isinstance(raised.value.__cause__, ModuleNotFoundError)

@@ -1,7 +1,6 @@
 """Trials and evaluations are frozen, and survive JSON."""
 
 import json
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -63,32 +62,6 @@ def test_evaluation_survives_json(evaluation: Evaluation) -> None:
     assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
 
 
-def test_an_evaluation_from_before_conditions_is_read() -> None:
-    data = Evaluation(0.5, errors=(0.5,)).to_dict()
-    del data["conditions"]
-    assert Evaluation.from_dict(data) == Evaluation(0.5, errors=(0.5,))
-
-
-def test_a_way_of_training_in_words() -> None:
-    assert Conditions("fast", False, "cpu", "2.13.0").way == "fast"
-    assert Conditions("stacked", True, "NVIDIA H200", "2.13.0", 91002).way == "stacked (captured)"
-
-
-def test_error_is_the_mean_over_seeds() -> None:
-    assert Evaluation(0.5, errors=(0.1, 0.2, 0.6)).error == pytest.approx(0.3)
-    assert Evaluation(0.5).error is None
-
-
-@pytest.mark.parametrize("record", [Trial(0, {"x": 1}, 1, "random"), Evaluation(0.5)])
-def test_records_are_frozen(record: Any) -> None:
-    with pytest.raises(FrozenInstanceError):
-        record.epochs = 3
-
-
 def test_a_fallback_that_is_not_known_is_refused_at_once() -> None:
     with pytest.raises(SpaceError, match="trial 3: fallback = 'mine': it must be one of '', 'failed fit', 'fallback'"):
         Trial(3, {"x": 1}, 1, "random", fallback="mine")
-
-
-def test_origins() -> None:
-    assert set(ORIGINS) == {"initial", "random", "model", "mutation", "promotion", "warm_start"}

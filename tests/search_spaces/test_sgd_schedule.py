@@ -41,19 +41,6 @@ def test_learning_rate_falls_at_each_milestone() -> None:
     assert rates == [pytest.approx(0.08)] * 12 + [pytest.approx(0.02)] * 6 + [pytest.approx(0.005)] * 7
 
 
-def test_learning_rate_at_the_ends_of_the_range() -> None:
-    assert [_schedule(1.0, 1.0).learning_rate_at(e, 5) for e in range(5)] == [0.08] * 5
-    assert [_schedule(0.0, 0.0).learning_rate_at(e, 5) for e in range(5)] == [pytest.approx(0.005)] * 5
-
-
-@given(first=st.floats(0, 1), second=st.floats(0, 1), epochs=st.integers(1, 60))
-def test_learning_rate_is_piecewise_constant(first: float, second: float, epochs: int) -> None:
-    schedule = _schedule(first, second)
-    a, b = schedule.milestones(epochs)
-    expected = [0.08] * a + [0.02] * (b - a) + [0.005] * (epochs - b)
-    assert [schedule.learning_rate_at(epoch, epochs) for epoch in range(epochs)] == pytest.approx(expected)
-
-
 def test_a_schedule_is_read_from_a_configuration() -> None:
     configuration = {
         "learning_rate": 0.01,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.search_spaces import Configuration, Graph, Integer, Nominal, Ordinal, Real, Space, SpaceError
+from fmnas.search_spaces import Configuration, Graph, Nominal, Ordinal, Real, Space, SpaceError
 
 SMALL = Space(
     [
@@ -44,21 +44,6 @@ def test_decode_is_the_inverse_of_encode(data: st.DataObject, configured_spaces:
     assert x.shape == (len(space),)
     assert (abs(x[:D] - 0.5) <= 0.5 + 1e-12).all()
     assert (x[D:] == np.round(x[D:])).all()
-
-
-@given(data=st.data(), seed=st.integers(0, 2**32))
-def test_encode_is_the_inverse_of_decode(data: st.DataObject, spaces: Any, seed: int) -> None:
-    space = data.draw(spaces)
-    x = space.sample_encoded(np.random.default_rng(seed), 1)[0]
-    np.testing.assert_allclose(space.encode(space.decode(x)), x, atol=1e-6)
-
-
-@given(data=st.data())
-def test_configuration_survives_json(data: st.DataObject, configured_spaces: Any) -> None:
-    space, configuration = data.draw(configured_spaces)
-    back = json.loads(json.dumps(configuration))
-    assert back == configuration
-    np.testing.assert_array_equal(space.encode(back), space.encode(configuration))
 
 
 @given(data=st.data())
@@ -121,12 +106,6 @@ def test_neighbours_of_an_example() -> None:
     assert Space([Real("x", 0, 1)]).neighbours({"x": 0.5}) == []
 
 
-def test_encode_all_stacks() -> None:
-    other: Configuration = {"op": "skip", "rate": 0.1, "width": 8, "momentum": 0.5}
-    np.testing.assert_array_equal(SMALL.encode_all([POINT, other]), [SMALL.encode(POINT), SMALL.encode(other)])
-    assert SMALL.encode_all([]).shape == (0, 4)
-
-
 def test_spaces_are_equal_by_their_variables_in_order() -> None:
     again = Space(SMALL.variables)
     assert again == SMALL
@@ -153,22 +132,6 @@ def test_bad_configuration_is_explained(change: dict[str, Any], parts: list[str]
         with pytest.raises(SpaceError) as caught:
             reject(bad)
         assert [part for part in parts if part not in str(caught.value)] == []
-
-
-def test_missing_and_unknown_names_are_told_together() -> None:
-    bad = {name: value for name, value in POINT.items() if name not in ("op", "rate")} | {"ratio": 1}
-    with pytest.raises(SpaceError, match=r"missing \['op', 'rate'\], unknown \['ratio'\].*\['op', 'rate', 'width'"):
-        SMALL.validate(bad)
-
-
-def test_names_must_be_distinct() -> None:
-    with pytest.raises(SpaceError, match=r"distinct.*\['a', 'b'\]"):
-        Space([Real("b", 0, 1), Real("a", 0, 1), Integer("a", 0, 1), Real("c", 0, 1), Nominal("b", [1, 2])])
-
-
-def test_a_space_is_not_empty() -> None:
-    with pytest.raises(SpaceError, match="at least one"):
-        Space([])
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,6 @@ def test_free_and_fixed_make_the_whole_in_its_order() -> None:
     assert subspace.reduce(complete) == {"x": 0.5, "flag": True}
 
 
-def test_nothing_fixed_is_the_space_itself() -> None:
-    assert Subspace(SPACE, {}).free is SPACE
-
-
 @given(data=st.data())
 def test_complete_and_reduce_are_inverse(data: st.DataObject) -> None:
     space, rng = joint_space(), np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -113,11 +109,6 @@ def test_invalid_fixed_values_are_named(fixed: dict[str, object], named: list[st
     with pytest.raises(SpaceError) as raised:
         Subspace(SPACE, fixed)
     assert str(raised.value) == message
-
-
-def test_all_invalid_values_are_reported() -> None:
-    messages = fixed_value_errors(SPACE, {"y": 1, "op": "z", "k": 1})
-    assert [message.split(" ")[0] for message in messages] == ["fixed.y:", "fixed.op"]
 
 
 def test_infeasible_fixed_values_are_refused() -> None:

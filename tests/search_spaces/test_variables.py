@@ -39,13 +39,6 @@ def test_real_never_leaves_its_bounds(unit: float, log: bool) -> None:
     variable.check(value)
 
 
-@given(low=st.floats(0.0, 1.0), high=st.floats(0.0, 1.0), log=st.booleans())
-def test_real_keeps_the_order(low: float, high: float, log: bool) -> None:
-    variable = Real("x", 0.3, 7.7, log=log)
-    low, high = sorted((low, high))
-    assert variable.from_unit(low) <= variable.from_unit(high)
-
-
 @pytest.mark.parametrize(
     ("variable", "vertices", "neighbours"),
     [
@@ -59,20 +52,14 @@ def test_real_keeps_the_order(low: float, high: float, log: bool) -> None:
 )
 def test_discrete_variable_is_its_graph(variable: Any, vertices: tuple[Any, ...], neighbours: list[set[int]]) -> None:
     assert variable.vertices == vertices
-    assert [set(found) for found in variable.neighbours] == neighbours
+    assert [set(result) for result in variable.neighbours] == neighbours
     assert [variable.index(value) for value in vertices] == list(range(len(vertices)))
-    np.testing.assert_array_equal(variable.adjacency.sum(axis=1), [len(found) for found in neighbours])
+    np.testing.assert_array_equal(variable.adjacency.sum(axis=1), [len(result) for result in neighbours])
 
 
 def test_a_whole_float_is_its_integer_and_a_boolean_is_not() -> None:
     variable = Nominal("n", [1, True, "1", 0])
     assert [variable.index(value) for value in (1, 1.0, True, "1", 0.0)] == [0, 0, 1, 2, 3]
-
-
-def test_variables_are_equal_by_value_and_can_be_keys() -> None:
-    assert Ordinal("o", [1, 2]) == Ordinal("o", (1, 2))
-    assert Ordinal("o", [1, 2]) != Nominal("o", [1, 2])
-    assert len({Graph("g", ("a", "b"), (("a", "b"),)), Graph("g", ("a", "b"), (("a", "b"),))}) == 1
 
 
 BAD_DEFINITIONS: list[Any] = [
@@ -98,22 +85,10 @@ BAD_DEFINITIONS: list[Any] = [
     (lambda: Graph("in2", ("a", "b")), ["'in2'", "not connected"]),
     (lambda: Graph("in2", ("a", "b"), (("a", "a"), ("a", "b"))), ["'in2'", "('a', 'a')", "itself"]),
     (lambda: Graph("in2", ("a", "b"), (("a", "c"),)), ["in2", "'c'", "['a', 'b']"]),
-    pytest.param(
-        lambda: Integer("depth", 0.5, 3),
-        ["depth", "0.5"],
-    ),
-    pytest.param(
-        lambda: Ordinal("size", [math.nan, 1.0]),
-        ["size", "nan"],
-    ),
-    pytest.param(
-        lambda: Graph("in2", ("a", "b"), (("a", "b", "b"),)),
-        ["in2", "('a', 'b', 'b')"],
-    ),
-    pytest.param(
-        lambda: Real("rate", -1.5e308, 1.5e308),
-        ["rate"],
-    ),
+    (lambda: Integer("depth", 0.5, 3), ["depth", "0.5"]),
+    (lambda: Ordinal("size", [math.nan, 1.0]), ["size", "nan"]),
+    (lambda: Graph("in2", ("a", "b"), (("a", "b", "b"),)), ["in2", "('a', 'b', 'b')"]),
+    (lambda: Real("rate", -1.5e308, 1.5e308), ["rate"]),
 ]
 
 

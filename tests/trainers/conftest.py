@@ -13,7 +13,7 @@ import torch
 from fmnas.search_spaces import Configuration, Trial
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import data
-from fmnas.trainers.images.idx import IDX_FILES
+from fmnas.trainers.images.image_files import IDX_FILES
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.split import ImageSet, Split
 

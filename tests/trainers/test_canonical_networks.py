@@ -65,11 +65,7 @@ def logits(network: Network) -> Tensor:
 
 @pytest.mark.parametrize(
     ("cell", "other"),
-    [
-        MIRRORED,
-        SELF_MIRRORED,
-        *((cell, canonical_form(cell).representative()) for cell in random_cells(12)),
-    ],
+    [MIRRORED, SELF_MIRRORED, *((cell, canonical_form(cell).representative()) for cell in random_cells(12))],
 )
 def test_cells_of_one_form_compute_the_same_logits(network_graph: GraphOf, cell: Cell, other: Cell) -> None:
     assert canonical_form(cell) == canonical_form(other)

@@ -50,7 +50,7 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
     return lambda: FunctionTrainer(problem.space, problem.function, noise=1e-6, clock=lambda: 0.0)
 
 
-def sampled(space: Space, number: int, epochs: int = 2) -> Trial:
+def sample(space: Space, number: int, epochs: int = 2) -> Trial:
     configuration = space.sample(np.random.default_rng(number))
     return Trial(number, configuration, epochs, "random", seed=number + 100)
 
@@ -58,7 +58,7 @@ def sampled(space: Space, number: int, epochs: int = 2) -> Trial:
 def test_an_evaluation_is_plain_finite_and_counts_its_epochs(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     for number, epochs in ((0, 1), (1, 3)):
-        trial = sampled(trainer.space, number, epochs)
+        trial = sample(trainer.space, number, epochs)
         before = json.dumps(trial.to_dict())
         evaluation = trainer.evaluate(trial)
         assert np.isfinite(evaluation.objective)
@@ -71,7 +71,7 @@ def test_an_evaluation_is_plain_finite_and_counts_its_epochs(make: Callable[[], 
 
 def test_it_is_a_function_of_the_trial(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
-    trials = [sampled(trainer.space, number) for number in range(2)]
+    trials = [sample(trainer.space, number) for number in range(2)]
     first = [trainer.evaluate(trial) for trial in trials]
     other = make()
     assert [other.evaluate(trial) for trial in reversed(trials)] == first[::-1]
@@ -81,7 +81,7 @@ def test_it_is_a_function_of_the_trial(make: Callable[[], AnyTrainer]) -> None:
 
 def test_every_epoch_is_reported_without_an_effect(make: Callable[[], AnyTrainer]) -> None:
     trainer, epochs = make(), dict[int, list[int]]()
-    trial = sampled(trainer.space, 0, 3)
+    trial = sample(trainer.space, 0, 3)
     evaluation = trainer.evaluate(trial, lambda n, epoch, error: epochs.setdefault(n, []).append(epoch), lambda: False)
     assert evaluation == make().evaluate(trial)
     assert epochs == {number: [1, 2, 3] for number in range(len(evaluation.errors) if evaluation.curve else 0)}
@@ -89,7 +89,7 @@ def test_every_epoch_is_reported_without_an_effect(make: Callable[[], AnyTrainer
 
 def test_a_cancelled_evaluation_has_no_result(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
-    trial = sampled(trainer.space, 0, 3)
+    trial = sample(trainer.space, 0, 3)
     evaluation = trainer.evaluate(trial)
     if evaluation.curve:
         with pytest.raises(EvaluationStoppedError):
@@ -105,13 +105,13 @@ def test_global_random_states_do_not_change(make: Callable[[], AnyTrainer]) -> N
     np.random.seed(1)
     torch.manual_seed(1)
     states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-    trainer.evaluate(sampled(trainer.space, 0))
+    trainer.evaluate(sample(trainer.space, 0))
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states
 
 
 def test_invalid_trials_are_refused(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
-    good = sampled(trainer.space, 0)
+    good = sample(trainer.space, 0)
     name = trainer.space.names[-1]
     for configuration, key in (({**good.configuration, name: "nonsense"}, name), ({}, "missing")):
         with pytest.raises(SpaceError, match=key):

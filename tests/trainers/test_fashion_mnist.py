@@ -14,7 +14,7 @@ from fmnas.trainers import DataError
 from fmnas.trainers.images import fashion_mnist
 from fmnas.trainers.images.data import fashion_mnist_set
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist
-from fmnas.trainers.images.idx import IDX_FILES, read_bytes
+from fmnas.trainers.images.image_files import IDX_FILES, read_bytes
 
 ARRAYS = [np.random.default_rng(0).integers(0, 10, shape, dtype=np.uint8) for shape in ((6, 28, 28), 6, (2, 28, 28), 2)]
 Write = Callable[..., Path]
@@ -22,7 +22,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(write_idx: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes a small data set, whose checksums replace the real ones; there is no system copy and no download."""
+    """Writes a small data set, whose checksums replace the real ones; without a system copy or downloads."""
     example = write_idx(tmp_path / "example", *ARRAYS)
     md5s = tuple(hashlib.md5((example / name).read_bytes()).hexdigest() for name in IDX_FILES)
     monkeypatch.setattr(fashion_mnist, "MD5S", md5s)
@@ -36,9 +36,11 @@ def write(write_idx: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_given_folder_is_used(tmp_path: Path, write: Write, packed: bool, below: str) -> None:
     folder = write(tmp_path / "mine" / below, packed)
     write(tmp_path / "cache" / "FashionMNIST" / "raw")
-    found = find_fashion_mnist(tmp_path / "mine", tmp_path / "cache")
-    assert found.place == f"given folder: {folder}"
-    for array, expected in zip((found.images, found.labels, found.test_images, found.test_labels), ARRAYS, strict=True):
+    source = find_fashion_mnist(tmp_path / "mine", tmp_path / "cache")
+    assert source.place == f"given folder: {folder}"
+    for array, expected in zip(
+        (source.images, source.labels, source.test_images, source.test_labels), ARRAYS, strict=True
+    ):
         assert np.array_equal(array, expected)
 
 
@@ -210,13 +212,13 @@ def test_torchvision_is_not_imported() -> None:
 
 def test_the_real_data_set() -> None:
     try:
-        found = fashion_mnist_set()
+        source = fashion_mnist_set()
     except DataError as error:
         if "not found" not in str(error):
             raise
         pytest.skip(str(error))
-    assert np.bincount(found.labels).tolist() == [6_000] * 10
-    assert np.bincount(found.test_labels).tolist() == [1_000] * 10
-    assert found.labels[:5].tolist() == [9, 0, 0, 3, 0]
-    assert found.images.mean() == pytest.approx(72.9404, abs=1e-4)
-    assert not found.images.flags.writeable
+    assert np.bincount(source.labels).tolist() == [6_000] * 10
+    assert np.bincount(source.test_labels).tolist() == [1_000] * 10
+    assert source.labels[:5].tolist() == [9, 0, 0, 3, 0]
+    assert source.images.mean() == pytest.approx(72.9404, abs=1e-4)
+    assert not source.images.flags.writeable

@@ -20,7 +20,7 @@ from fmnas.trainers.images.cpu_fast import (
     PairedConvolution,
     fast_learner,
     fused_convolutions,
-    rearranged,
+    rearrange,
     separate_maximum,
     sliding_maximum,
 )
@@ -94,7 +94,7 @@ def test_fused_convolutions_are_the_same_also_at_the_border(size: int) -> None:
 def test_every_form_is_the_convolution_with_its_own_parameters(lanes: int, channels: int, outputs: int) -> None:
     for size, groups in ((1, 1), (3, 1), (3, 4), (5, 1), (5, 4)):
         conv = torch.nn.Conv2d(channels, outputs, size, padding=size // 2, groups=groups).double()
-        form = rearranged(conv, lanes) if channels == outputs or size == 1 else conv
+        form = rearrange(conv, lanes) if channels == outputs or size == 1 else conv
         images = numbers(2, 2, channels, 6, 6).double().to(memory_format=torch.channels_last).requires_grad_()
         check_equal(conv, form, images)
         parameters = ({name: id(part) for name, part in layer.named_parameters()} for layer in (form, conv))

@@ -22,12 +22,7 @@ def final(noise_split: Split) -> Split:
 @pytest.mark.parametrize("schedule_epochs", [None, 4])
 @pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])
 def test_it_is_the_last_error_of_the_same_trainings(
-    arrangement: str,
-    schedule_epochs: int | None,
-    noise_split: Split,
-    final: Split,
-    make_trial: MakeTrial,
-    reports: Any,
+    arrangement: str, schedule_epochs: int | None, noise_split: Split, final: Split, make_trial: MakeTrial, reports: Any
 ) -> None:
     settings = TrainingSettings(seeds=2, batch_size=8, arrangement=arrangement, schedule_epochs=schedule_epochs)
     usual = ImageTrainer(noise_split, settings).evaluate(make_trial(epochs=3))

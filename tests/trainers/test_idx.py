@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.trainers import DataError
-from fmnas.trainers.images.idx import parse_idx, read_idx
+from fmnas.trainers.images.image_files import parse_idx, read_idx
 
 
 def idx_bytes(array: np.ndarray) -> bytes:

@@ -108,7 +108,7 @@ def test_momentum_and_weight_decay_reach_the_optimizer(
     assert values == [(0.83, 3e-3, False, 0)] * 3
 
 
-def poisoned(number: int) -> Callable[..., Network]:
+def poison(number: int) -> Callable[..., Network]:
     """`build_network`, but the network of training `number` has an infinite weight."""
     built = iter(range(100))
 
@@ -125,7 +125,7 @@ def test_a_training_that_diverges_counts_as_guessing_and_the_others_continue(
     trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any
 ) -> None:
     healthy = trainer.evaluate(make_trial())
-    monkeypatch.setattr(image_trainer, "build_network", poisoned(1))
+    monkeypatch.setattr(image_trainer, "build_network", poison(1))
     evaluation = trainer.evaluate(make_trial(), reports)
     assert evaluation.diverged
     assert evaluation.errors == (healthy.errors[0], 0.9, healthy.errors[2])
@@ -174,7 +174,7 @@ def test_a_stack_is_not_trained_once_all_have_diverged(
 ) -> None:
     real, epochs = StackedLearner.train_epoch, []
     monkeypatch.setattr(StackedLearner, "train_epoch", lambda self, rate: (epochs.append(rate), real(self, rate)))
-    monkeypatch.setattr(image_trainer, "build_network", poisoned(0))
+    monkeypatch.setattr(image_trainer, "build_network", poison(0))
     evaluation = make_trainer(seeds=1, arrangement="stacked").evaluate(make_trial(epochs=4))
     assert evaluation.curve == (0.9,) * 4
     assert evaluation.diverged
@@ -281,7 +281,7 @@ def test_a_failed_training_names_the_cell_and_the_trainer_is_usable(
 def test_a_step_that_cannot_be_captured_is_a_device_failure(
     make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any
 ) -> None:
-    """There is no fallback to another arrangement."""
+    """Without a fallback to another arrangement."""
 
     def fail(*steps: object) -> None:
         raise RuntimeError("no kernel image is available")

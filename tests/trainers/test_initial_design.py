@@ -30,19 +30,11 @@ GBTREE, DART = ("gbtree", "lossguide", "multi:softprob"), ("dart", "lossguide", 
 TABLE_POINTS = [
     ("svm_boston", 0, 0, [-1.5697634, -2.8142149, -4.44977, "linear", "auto", False]),
     ("svm_boston", 4, 9, [-1.6587116, -2.3003392, -1.7191796, "rbf", "auto", True]),
-    (
-        "xgb_fashion_mnist",
-        0,
-        0,
-        [-3.0837162, -1.3451792, -2.224885, 2.6434586, 2, *DART],
-    ),
+    ("xgb_fashion_mnist", 0, 0, [-3.0837162, -1.3451792, -2.224885, 2.6434586, 2, *DART]),
     ("xgb_fashion_mnist", 4, 9, [-3.1904538, -0.9169493, -0.8595898, 0.8667542, 9, *GBTREE]),
 ]
 XGBOOST = ("learning_rate", "min_split_loss", "subsample", "reg_lambda", "max_depth", "booster", "grow_policy", "loss")
-AUTHORS_ORDER = {
-    "svm_boston": ("C", "tolerance", "nu", "kernel", "gamma", "shrinking"),
-    "xgb_fashion_mnist": XGBOOST,
-}
+AUTHORS_ORDER = {"svm_boston": ("C", "tolerance", "nu", "kernel", "gamma", "shrinking"), "xgb_fashion_mnist": XGBOOST}
 BEST = {
     "func2c": [0.2925, 0.1245, 0.1441, 0.0670, -0.0762],
     "func3c": [0.3096, 0.2271, 0.2293, 0.9468, 0.4167],

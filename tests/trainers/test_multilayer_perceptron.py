@@ -13,9 +13,9 @@ from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Trial
 from fmnas.trainers.split import GUESSING_ERROR
 from fmnas.trainers.tables.multilayer_perceptron import SPACE, error
-from fmnas.trainers.tables.tables import scaled_digits_table
+from fmnas.trainers.tables.tables import digits_table
 
-SPLIT = scaled_digits_table()
+SPLIT = digits_table(scaled=True)
 ACTIVATIONS = ("identity", "logistic", "tanh", "relu")
 SCHEDULES = ("constant", "invscaling", "adaptive")
 PUBLISHED_PROTOCOL = [
@@ -26,7 +26,7 @@ PUBLISHED_PROTOCOL = [
 """HyBO's codes h and c, and the number of 540 digits classified correctly (scikit-learn 1.9.1)."""
 
 
-def decoded(h: list[int], c: list[float]) -> Configuration:
+def decode(h: list[int], c: list[float]) -> Configuration:
     u1, u2, u3 = ((value + 1) / 2 for value in c)
     return {
         "hidden_units": 40 + 20 * h[0],
@@ -46,7 +46,7 @@ def test_the_space() -> None:
     assert (SPACE.discrete[0].vertices[-1], SPACE.discrete[2].vertices[-1]) == (300, 200)
     assert [type(v) for v in SPACE.continuous] == [Real] * 3
     for ends in (-1.0, 1.0):
-        SPACE.validate(decoded([0, 0, 0, 0, 0], [ends] * 3))
+        SPACE.validate(decode([0, 0, 0, 0, 0], [ends] * 3))
 
 
 def test_the_digits_are_scaled_and_split_as_hybos_table() -> None:
@@ -59,19 +59,19 @@ def test_the_digits_are_scaled_and_split_as_hybos_table() -> None:
 
 @pytest.mark.parametrize(("h", "c", "correct"), PUBLISHED_PROTOCOL)
 def test_accuracies_of_the_published_protocol(h: list[int], c: list[float], correct: int) -> None:
-    assert error(SPLIT, decoded(h, c)) == pytest.approx(1 - correct / 540, abs=0.01)
+    assert error(SPLIT, decode(h, c)) == pytest.approx(1 - correct / 540, abs=0.01)
 
 
 def test_a_training_that_does_not_converge_does_not_warn() -> None:
     """scikit-learn does, and warnings are errors in these tests."""
     few = replace(SPLIT, train_inputs=SPLIT.train_inputs[:60], train_labels=SPLIT.train_labels[:60])
-    assert 0.1 < error(few, decoded([0, 2, 0, 1, 0], [-0.99, 0.0, 0.0])) < 0.9
+    assert 0.1 < error(few, decode([0, 2, 0, 1, 0], [-0.99, 0.0, 0.0])) < 0.9
     with pytest.warns(ConvergenceWarning):
         MLPClassifier((40,), solver="sgd", random_state=2).fit(few.train_inputs, few.train_labels)
 
 
 def test_the_seed_has_no_effect() -> None:
-    configuration = decoded(*PUBLISHED_PROTOCOL[0][:2])
+    configuration = decode(*PUBLISHED_PROTOCOL[0][:2])
     trainer = problem("mlp_digits").trainer
     first, second = (trainer.evaluate(Trial(i, configuration, 1, "random", seed=i)) for i in (1, 2))
     assert first.objective == second.objective
@@ -83,7 +83,7 @@ def test_a_diverged_training_has_the_error_of_guessing(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("sklearn.neural_network.MLPClassifier.fit", fit)
     message = "Solver produced non-finite parameter weights."
-    assert error(SPLIT, decoded(*PUBLISHED_PROTOCOL[0][:2])) == GUESSING_ERROR
+    assert error(SPLIT, decode(*PUBLISHED_PROTOCOL[0][:2])) == GUESSING_ERROR
     message = "another"
     with pytest.raises(ValueError, match="another"):
-        error(SPLIT, decoded(*PUBLISHED_PROTOCOL[0][:2]))
+        error(SPLIT, decode(*PUBLISHED_PROTOCOL[0][:2]))

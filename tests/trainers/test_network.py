@@ -14,7 +14,7 @@ from fmnas.trainers.images.network import Network, build_network, count_flops, f
 
 
 def cell_of(inputs: str, operations: str, output: int) -> Cell:
-    """From digits, in which 9 stands for -1, and names of operations."""
+    """From digits, with 9 for -1, and names of operations."""
     numbers = [-1 if digit == "9" else int(digit) for digit in inputs if digit != " "]
     names = operations.split()
     pairs = tuple(zip(numbers[::2], numbers[1::2], strict=True)), tuple(zip(names[::2], names[1::2], strict=True))

@@ -152,12 +152,7 @@ def test_the_learning_rate_follows_the_schedule_of_the_longest_trial(
 
 @arrangements
 def test_a_shorter_trial_after_a_longer_one_is_trained_from_scratch(
-    trainer: Trainer,
-    make_trial: MakeTrial,
-    tmp_path: Path,
-    rates: list[float],
-    arrangement: str,
-    threads: int,
+    trainer: Trainer, make_trial: MakeTrial, tmp_path: Path, rates: list[float], arrangement: str, threads: int
 ) -> None:
     chosen = {"arrangement": arrangement, "threads": threads}
     checkpoints = Checkpoints(tmp_path / "checkpoints", every=1)
@@ -170,7 +165,7 @@ def test_a_shorter_trial_after_a_longer_one_is_trained_from_scratch(
     assert files(checkpoints) == []
 
 
-def poisoned(number: int) -> Callable[[Cell, torch.Generator], Network]:
+def poison(number: int) -> Callable[[Cell, torch.Generator], Network]:
     """`build_network`, but the network of training `number` has an infinite weight."""
     seed = streams(5, number).initialisation.initial_seed()
 
@@ -198,7 +193,7 @@ def test_a_diverged_training_stays_so(
     """Training 1 diverges at once, the other when the learning rate becomes infinite, in epoch `last` from 0."""
     real, infinite = Schedule.learning_rate_at, float("inf")
     monkeypatch.setattr(Schedule, "learning_rate_at", lambda s, n, of: infinite if n == last else real(s, n, of))
-    monkeypatch.setattr(image_trainer, "build_network", poisoned(1))
+    monkeypatch.setattr(image_trainer, "build_network", poison(1))
     chosen, checkpoints = {"arrangement": arrangement, "threads": threads}, Checkpoints(tmp_path / "c", every)
     full, short = (trainer(**chosen).evaluate(make_trial(epochs=epochs)) for epochs in (FULL, 2))
     assert full.diverged

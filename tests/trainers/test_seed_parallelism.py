@@ -11,7 +11,7 @@ import torch
 from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.trainers import TrainerError
-from fmnas.trainers.contract import Report, Stop, ignore, never
+from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 from fmnas.trainers.images.seed_parallelism import TrainingPlan, plan_training, train_side_by_side
 
 CPU, GPU, META = torch.device("cpu"), torch.device("cuda", 0), torch.device("meta")
@@ -84,7 +84,9 @@ def test_results_are_in_order_and_reports_in_this_thread(count: int, workers: in
         threads.add(threading.get_ident())
 
     before = torch.get_num_threads()
-    assert train_side_by_side(counting, count, workers, 1, report, never) == [(number, 1) for number in range(count)]
+    assert train_side_by_side(counting, count, workers, 1, report, never_stop) == [
+        (number, 1) for number in range(count)
+    ]
     assert threads == {threading.get_ident()}
     for number in range(count):
         assert [r for r in reports if r[0] == number] == [(number, epoch, number + epoch / 10) for epoch in (1, 2, 3)]
@@ -97,7 +99,7 @@ def test_an_exception_in_report_stops_all() -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        train_side_by_side(endless, 3, 2, 1, report, never)
+        train_side_by_side(endless, 3, 2, 1, report, never_stop)
     assert not training_threads()
 
 
@@ -111,7 +113,7 @@ def test_an_interruption_while_trainings_start_stops_those_that_run(monkeypatch:
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        train_side_by_side(endless, 2, 2, 1, ignore, never)
+        train_side_by_side(endless, 2, 2, 1, no_report, never_stop)
     assert not training_threads()
 
 
@@ -122,7 +124,7 @@ def test_an_exception_of_a_training_stops_the_others() -> None:
         endless(number, report, stop)
 
     with pytest.raises(ZeroDivisionError, match="training 1"):
-        train_side_by_side(train, 4, 2, 1, ignore, never)
+        train_side_by_side(train, 4, 2, 1, no_report, never_stop)
 
 
 def test_a_stop_reaches_every_training() -> None:
@@ -132,4 +134,4 @@ def test_a_stop_reaches_every_training() -> None:
         callers.append(threading.current_thread().name)
         return len(set(callers)) == 2  # once both have called it
 
-    assert train_side_by_side(endless, 2, 2, 1, ignore, stop) == [None, None]
+    assert train_side_by_side(endless, 2, 2, 1, no_report, stop) == [None, None]

@@ -41,16 +41,16 @@ def networks_of(cell: Cell, dtype: torch.dtype = torch.float32) -> list[Network]
     return [build_network(cell, torch.Generator().manual_seed(seed)).to(dtype) for seed in range(SEEDS)]
 
 
-def stacked(networks: list[Network], cell: Cell, context: TrainingContext) -> StackedLearner:
+def stack_learner(networks: list[Network], cell: Cell, context: TrainingContext) -> StackedLearner:
     draws = [streams(1, number) for number in range(len(networks))]
     return StackedLearner(Stack(networks, cell, CPU), SCHEDULE, draws, context)
 
 
 def both(name: str, data: DeviceData, batch: int, dtype: torch.dtype) -> tuple[StackedLearner, list[Learner]]:
-    """A stack of networks, and as many plain learners with the same weights and draws."""
+    """A stack of networks, and plain learners with the same weights and draws."""
     cell, context = CELLS[name], TrainingContext(data, batch, 12)
     plain = [plain_learner(n, SCHEDULE, streams(1, i), context) for i, n in enumerate(networks_of(cell, dtype))]
-    return stacked(networks_of(cell, dtype), cell, context), plain
+    return stack_learner(networks_of(cell, dtype), cell, context), plain
 
 
 def weights_of(plain: list[Learner], learner: StackedLearner) -> Tensor:
@@ -105,7 +105,7 @@ def test_epochs_have_the_plain_order_crops_and_flips(noise_split: Split, monkeyp
     """Two epochs of 23 images in batches of 5, the last of them smaller."""
     held = to_device(noise_split, CPU)
     cell, context = CELLS["identity"], TrainingContext(held, 5, 10)
-    learner = stacked(networks_of(cell), cell, context)
+    learner = stack_learner(networks_of(cell), cell, context)
     draws = [streams(1, number) for number in range(SEEDS)]
     batches: list[tuple[Tensor, Tensor]] = []
 
@@ -144,11 +144,11 @@ def test_an_epoch_and_its_validation(digits: DeviceData) -> None:
 def test_a_diverged_training_does_not_affect_the_others(noise_split: Split, name: str, bad: float) -> None:
     """Also from the start: numbers that are not finite never reach the others."""
     cell, context = CELLS[name], TrainingContext(to_device(noise_split, CPU), 8, 10)
-    healthy = stacked(networks_of(cell), cell, context)
+    healthy = stack_learner(networks_of(cell), cell, context)
     networks = networks_of(cell)
     with torch.no_grad():
         networks[1].stem.weight.fill_(bad)
-    ill = stacked(networks, cell, context)
+    ill = stack_learner(networks, cell, context)
     errors = [(healthy.train([0.01]), ill.train([0.01])) for _ in range(2)]
     for good, diverged in errors:
         assert diverged == [good[0], None, good[2]]
@@ -160,7 +160,7 @@ def test_a_diverged_training_does_not_affect_the_others(noise_split: Split, name
 
 def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData) -> None:
     cell = CELLS["identity"]
-    learner = stacked(networks_of(cell), cell, TrainingContext(digits, 10, 12))
+    learner = stack_learner(networks_of(cell), cell, TrainingContext(digits, 10, 12))
     learner._stack.statistics["norm.running_mean"][32:64] = float("inf")
     errors = learner.validation_errors()
     assert [error is None for error in errors] == [False, True, False]
@@ -169,7 +169,7 @@ def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData
 
 def test_a_learner_continues_from_a_state(digits: DeviceData) -> None:
     cell, context = CELLS["random2"], TrainingContext(digits, 16, 12)
-    learner, later = (stacked(networks_of(cell), cell, context) for _ in range(2))
+    learner, later = (stack_learner(networks_of(cell), cell, context) for _ in range(2))
     learner.train([0.02])
     later.load_state_dict(copy.deepcopy(learner.state_dict()))
     assert learner.train([0.01]) == later.train([0.01])
@@ -179,21 +179,21 @@ def test_a_learner_continues_from_a_state(digits: DeviceData) -> None:
 def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps before the recording leave no trace; the graph is a stand-in."""
 
-    def recorded(step: Callable[[], object], first_step: Callable[[], object]) -> object:
+    def record(step: Callable[[], object], first_step: Callable[[], object]) -> object:
         for _ in range(3):
             first_step()
         return SimpleNamespace(replay=step)
 
-    monkeypatch.setattr(cuda_graph, "_record", recorded)
+    monkeypatch.setattr(cuda_graph, "_record", record)
     cell, context = CELLS["random3"], TrainingContext(digits, 16, 12)
-    learner, with_graph = (stacked(networks_of(cell), cell, context) for _ in range(2))
+    learner, with_graph = (stack_learner(networks_of(cell), cell, context) for _ in range(2))
     with_graph.capture()
     for rate in (0.02, 0.01):
         assert with_graph.train([rate]) == learner.train([rate])
     assert torch.equal(learner._stack.weights, with_graph._stack.weights)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", CELLS)
 def test_replayed_steps_are_the_steps(name: str) -> None:
     """On a GPU: the graph, the same operations one by one, and the plain loop on the CPU."""

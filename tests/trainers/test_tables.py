@@ -55,7 +55,7 @@ def test_smaller_parts_are_subsets_of_larger_ones(numbered: Numbered) -> None:
         images = [getattr(table, part)[:, 0].tolist() for table in (whole, half, few)]
         assert set(images[2]) < set(images[1]) < set(images[0])
         assert images[1] == sorted(images[1]), "in the order of the data"
-    assert np.bincount(half.train_labels).tolist() == [7] * 10, "as many of each class"
+    assert np.bincount(half.train_labels).tolist() == [7] * 10, "balanced between classes"
     assert set(np.bincount(few.train_labels, minlength=10)) == {0, 1}
     assert few.train_labels.tolist() == [number % 10 for number in few.train_inputs[:, 0]]
 

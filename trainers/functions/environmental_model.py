@@ -23,8 +23,7 @@ and GEBO multiplies instead of dividing, E = exp(-(s^2 / 4) D t), and their publ
 `environmental_model`. The two have the same truth and different values.
 
 The true tau is between the values of h1 = 142 and 143, so 0 is not reached: both leave 2.23e-9 at x = 0, and the
-minimum is 1e-9 lower, within 1e-5 of it. tau has little effect; x = 0 matters. GEBO's paper prints 0.034
-(standard deviation 0.028 of 10 runs) for 40 random points and then 60 seconds, not a number of evaluations.
+minimum is 1e-9 lower, within 1e-5 of it. GEBO's paper prints 0.034 for 40 random points and then 60 seconds.
 """
 
 from collections.abc import Callable, Mapping

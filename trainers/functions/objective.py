@@ -16,15 +16,16 @@ Beside the configuration, the function may have these parameters:
 import inspect
 import math
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable
 from numbers import Real as RealNumber
+from time import perf_counter
 from typing import Any
 
 from fmnas.search_spaces import Evaluation, FmnasError, Real, Space, Trial
 from fmnas.search_spaces.variables import Discrete, Variable
 from fmnas.trainers.contract import (
+    Clock,
     DeviceFailedError,
     EvaluationStoppedError,
     Report,
@@ -32,8 +33,8 @@ from fmnas.trainers.contract import (
     TrainerError,
     TrainingFailedError,
     check_trial,
-    ignore,
-    never,
+    never_stop,
+    no_report,
 )
 from fmnas.trainers.problem import Problem
 
@@ -90,19 +91,13 @@ class ObjectiveTrainer:
     The reported values are the evaluation's curve if every epoch was reported. Cancellation raises in `report`.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        function: Function,
-        positive: bool = False,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """positive: whether the objective must be above 0. clock: returns seconds."""
+    def __init__(self, space: Space, function: Function, positive: bool = False, clock: Clock = perf_counter) -> None:
+        """positive: whether the objective must be above 0."""
         self.space = space
         self._function, self._positive, self._clock = function, positive, clock
         self._parameters = _accepted_parameters(function)
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Call the function.
 
         Raises SpaceError outside the space, TrainingFailedError if the function raises, TrainerError if it returns or

@@ -8,12 +8,10 @@
 | ackley53c | x1..x3 | h1..h50 (2 each) | 0 at x = 0, h = 0 |
 | ackley53c_gebo | x1..x3 | h1..h50 (2 each) | 1.177026 at x = 0, h = 0 |
 
-Values of a nominal variable are category numbers 0, 1, ...
 Func2C, Func3C and Ackley5C are those of the BO-FM and CoCaBO papers (Casmopolitan's Func3C has fewer categories);
 Ackley53C is that of Casmopolitan and BODi. In GEBO's form of it the binaries are -1 and -0.875 instead of 0 and 1, and
-the value is divided by 3: a binary has little effect, and values of the two forms cannot be compared. GEBO's paper
-prints 1.231 (its own method; standard deviation 0.005 over 10 runs) for 40 random points and then 60 seconds, not a
-number of evaluations. Epochs are counted, but have no effect.
+the value is divided by 3: values of the two forms cannot be compared. GEBO's paper prints 1.231 (standard deviation
+0.005 over 10 runs) for 40 random points and then 60 seconds of its method. Epochs are counted, but have no effect.
 """
 
 import math
@@ -25,7 +23,7 @@ import numpy as np
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.variables import Floats
-from fmnas.trainers.contract import Report, Stop, TrainerError, check_trial, ignore, never
+from fmnas.trainers.contract import Clock, Report, Stop, TrainerError, check_trial, never_stop, no_report
 from fmnas.trainers.problem import Problem
 
 Function = Callable[[Mapping[str, Any]], float]
@@ -38,19 +36,13 @@ PUBLISHED_NOISE = 1e-6
 class FunctionTrainer:
     """Evaluates trials by a function: objective = function(configuration) + noise x U[0, 1), from the trial's seed."""
 
-    def __init__(
-        self,
-        space: Space,
-        function: Function,
-        noise: float = 0.0,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """noise: its width, 0 or more; TrainerError otherwise. clock: returns seconds."""
+    def __init__(self, space: Space, function: Function, noise: float = 0.0, clock: Clock = time.perf_counter) -> None:
+        """noise: its width, 0 or more; TrainerError otherwise."""
         if not (math.isfinite(noise) and noise >= 0):
             raise TrainerError(f"noise = {noise}: it must be a finite number of at least 0")
         self.space, self.noise, self._function, self._clock = space, noise, function, clock
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Call the function, without reports. Raises SpaceError outside the space, TrainerError unless it is finite."""
         start = self._clock()
         check_trial(trial, self.space)
@@ -123,13 +115,7 @@ def ackley53c_gebo(configuration: Mapping[str, Any]) -> float:
 
 
 def function_problem(
-    space: Space,
-    function: Function,
-    *,
-    penalty: float,
-    minimum: float,
-    noise: float = 0.0,
-    authors: bool = False,
+    space: Space, function: Function, *, penalty: float, minimum: float, noise: float = 0.0, authors: bool = False
 ) -> Problem:
     """A function as a problem. authors: whether the BO-FM paper's runs started at its `authors_points`."""
     return Problem(

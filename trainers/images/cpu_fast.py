@@ -107,7 +107,7 @@ def machine_lanes() -> int:
     return 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 
 
-def rearranged(conv: nn.Conv2d, lanes: int) -> nn.Module:
+def rearrange(conv: nn.Conv2d, lanes: int) -> nn.Module:
     """The fastest form of a convolution that preserves the size; it shares the parameters of `conv`."""
     size, channels = conv.kernel_size[0], conv.in_channels
     if lanes >= PAIRED_LANES:
@@ -231,13 +231,13 @@ class FastNetwork(nn.Module):
 
 
 def _faster(layer: nn.Module, lanes: int) -> nn.Module | None:
-    """The faster form of a layer; None if there is none."""
+    """The faster form of a layer, or None."""
     if isinstance(layer, nn.MaxPool2d):
         assert isinstance(layer.kernel_size, int)
         return FastMaxPool(layer.kernel_size)
     if isinstance(layer, nn.ReLU):
         return nn.ReLU(inplace=True)
-    return rearranged(layer, lanes) if isinstance(layer, nn.Conv2d) else None
+    return rearrange(layer, lanes) if isinstance(layer, nn.Conv2d) else None
 
 
 def fast_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:

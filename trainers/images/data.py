@@ -16,7 +16,7 @@ import numpy as np
 from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import DataError, optional_module
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist
-from fmnas.trainers.images.user_images import load_user_images
+from fmnas.trainers.images.image_files import load_user_images
 from fmnas.trainers.problem import USER_SETS, DataSettings
 from fmnas.trainers.split import IMAGE_SIZE, Bytes, ImageSet, Split, permutation
 

@@ -13,7 +13,7 @@ Flag = tuple[Any, str, Any]
 """A part of torch's backends, an attribute of it, and its value."""
 
 CONTEXT_BYTES = 2**30
-"""GPU memory that a process may use beside its tensors, for context, libraries and graphs; about twice the typical."""
+"""GPU memory of a process without its tensors, for context, libraries and graphs; about twice the typical."""
 
 
 def usable_device(name: str) -> torch.device:

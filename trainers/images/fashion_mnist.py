@@ -1,6 +1,4 @@
-"""FashionMNIST: find it on this machine, or download it.
-
-The first of these places that has it is used, and logged:
+"""FashionMNIST. The first of these places that has it is used, and logged:
 
 1. the folder in `data.root` or FMNAS_DATA,
 2. the cache, where steps 4 and 5 put it,
@@ -8,8 +6,7 @@ The first of these places that has it is used, and logged:
 4. a download from the data set's own server into the cache,
 5. that package, downloaded with apt-get and unpacked into the cache, without root.
 
-A folder with some of the four files must have all of them, with the right checksums. Anything else is an error, not a
-reason to look elsewhere; so is a folder in `data.root` without any of them.
+A folder with some of the four files must have all of them, with the right checksums; otherwise it is an error.
 """
 
 import hashlib
@@ -26,7 +23,7 @@ from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.idx import IDX_FILES, find_idx, parse_idx, read_bytes
+from fmnas.trainers.images.image_files import IDX_FILES, expand_user, find_idx, parse_idx, read_bytes
 from fmnas.trainers.split import Bytes, ImageSet
 
 logger = logging.getLogger(__name__)
@@ -44,14 +41,6 @@ SYSTEM_FOLDER = Path("/") / PACKAGE_FOLDER
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 RESPONSE_SECONDS = 5.0  # a server that sends nothing for this long is unreachable
 APT_SECONDS = 600.0  # for each apt-get command; the package has 31 MB
-
-
-def expand_user(path: Path, key: str) -> Path:
-    """A path with its ~ expanded. Raises DataError, naming `key`, if that home folder is unknown."""
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise DataError(f"{key} = {path}: unknown home folder; give an absolute path") from None
 
 
 def default_cache() -> Path | None:

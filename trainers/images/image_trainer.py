@@ -3,19 +3,17 @@
     objective = validation error, averaged over the seeds + weight x FLOPs / FLOPs of the largest cell
 
 Same trial, data and settings: same evaluation (except its seconds), in any order and process, on the same kind of
-device with the same number of threads; `conditions` of the evaluation says how and where it was trained. The fast
-arrangement gives the same numbers for 1 thread up to one per seed.
+device with the same number of threads, which `conditions` records. The fast arrangement gives the same numbers for 1
+thread up to one per seed.
 
 FinalTrainer tests a configuration that was found: it is trained again with new seeds, on all its images, and measured
-on others, once, after the last epoch. The best validation error of a search is biased: it is the lowest of many noisy
-numbers. The error of new trainings on images that no search has used is not.
+once on others. The best validation error of a search is biased, as the lowest of many noisy numbers; this one is not.
 """
 
 import json
 import logging
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import get_args
@@ -24,19 +22,22 @@ import torch
 
 from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
 from fmnas.trainers.checkpoints import Checkpoints, Rows
-from fmnas.trainers.contract import Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
+from fmnas.trainers.contract import (
+    Clock,
+    Report,
+    Stop,
+    TrainerError,
+    TrainingFailedError,
+    check_trial,
+    never_stop,
+    no_report,
+)
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.devices import deterministic_float32, device_name, evaluation_batch, usable_device
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
-from fmnas.trainers.images.seed_parallelism import (
-    Task,
-    Training,
-    plan_training,
-    train_side_by_side,
-    wrap_device_errors,
-)
+from fmnas.trainers.images.seed_parallelism import Task, Training, plan_training, train_side_by_side, wrap_device_errors
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement, FlopsConvention
 from fmnas.trainers.split import GUESSING_ERROR, Split
@@ -76,9 +77,8 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"):
-            value = getattr(self, name)
-            optional = value is None and name not in ("seeds", "batch_size")
-            if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            value, optional = getattr(self, name), name not in ("seeds", "batch_size")
+            if not (value is None and optional) and (type(value) is not int or value < 1):
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
         if not 0 <= self.flops_weight < math.inf:
             raise TrainerError(f"flops_weight = {self.flops_weight}: it must be a finite number of at least 0")
@@ -98,7 +98,7 @@ class ImageTrainer:
         self,
         split: Split,
         settings: TrainingSettings | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Clock = time.perf_counter,
         checkpoints: Checkpoints | None = None,
     ) -> None:
         """split: copied to the device once. clock: returns seconds, for `Evaluation.seconds`.
@@ -124,7 +124,7 @@ class ImageTrainer:
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Train the trial's cell with its schedule, once per seed.
 
         A training whose loss or validation logits are not finite ends: it has diverged, and its error from that epoch
@@ -185,7 +185,7 @@ class ImageTrainer:
         length = self._schedule_length(task.trial)
         with wrap_device_errors(task, self._device):
             learner, rows = self._restore(task)  # rows: the errors of each epoch
-            diverged = learner.ended()
+            diverged = learner.diverged()
         early, validates_twice = self.settings.early_validation, self._validates_twice(task.trial)
         for epoch in range(task.trial.epochs):
             last = epoch + 1 == task.trial.epochs
@@ -194,12 +194,12 @@ class ImageTrainer:
                     first = None if last and not validates_twice else early
                     rates = [task.schedule.learning_rate_at(epoch, length)]
                     # Once all have diverged, the errors stay those of guessing, and nothing is trained.
-                    diverged, row = (diverged, rows[-1]) if all(diverged) else _read(learner.train(rates, first))
+                    diverged, row = (diverged, rows[-1]) if all(diverged) else _resolve(learner.train(rates, first))
                     rows.append(row)
                     if not all(diverged):
                         self._save(task, rows, learner)
                 if last and validates_twice and not all(diverged):
-                    diverged, rows[epoch] = _read(learner.validation_errors())
+                    diverged, rows[epoch] = _resolve(learner.validation_errors())
             task.report_epoch(epoch, rows[epoch])
         columns = zip(*rows, strict=True)
         return [Training(errors, has_diverged) for errors, has_diverged in zip(columns, diverged, strict=True)]
@@ -289,8 +289,8 @@ class ImageTrainer:
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _read(errors: list[float | None]) -> tuple[list[bool], list[float]]:
-    """Whether each training has diverged, and its error, which is then that of guessing."""
+def _resolve(errors: list[float | None]) -> tuple[list[bool], list[float]]:
+    """Whether each training has diverged (None), and its error, which is then that of guessing."""
     return [error is None for error in errors], [GUESSING_ERROR if error is None else error for error in errors]
 
 
@@ -318,6 +318,6 @@ class FinalTrainer(ImageTrainer):
         with wrap_device_errors(task, self._device):
             learner = self._learner(task)
             rates = (task.schedule.learning_rate_at(epoch, length) for epoch in range(epochs))
-            diverged, errors = _read(learner.train(rates))
+            diverged, errors = _resolve(learner.train(rates))
         task.report_epoch(epochs - 1, errors)
         return [Training((error,), has_diverged) for error, has_diverged in zip(errors, diverged, strict=True)]

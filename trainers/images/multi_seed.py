@@ -1,10 +1,8 @@
 """All trainings of an evaluation in one program: each step updates every network, and the host never waits for it.
 
-Each training has the same random numbers as the plain one: the same order, crops and flips. An epoch's images are
-cropped at its beginning, and whether losses are finite is kept on the device and read once per epoch. The weights of a
-training that diverged are set to zero and stay so, which leaves the others unaffected.
-
-On a GPU the step is captured as a CUDA graph and replayed, see `cuda_graph.py`.
+Each training has the same random numbers as the plain one. An epoch's images are cropped at its beginning, and whether
+losses are finite is kept on the device and read once per epoch. The weights of a training that diverged are set to zero
+and stay so. On a GPU the step is captured as a CUDA graph and replayed, see `cuda_graph.py`.
 
 Images of S networks are concatenated along the channels, network after network: [B, S x C, H, W]. So
 
@@ -12,8 +10,8 @@ Images of S networks are concatenated along the channels, network after network:
 - BatchNorm, ReLU, pools and sums, which treat each channel separately, are unchanged but have S x C channels,
 - the fully connected layer becomes a batched product of S pairs of matrices.
 
-The weights of all networks are one vector, so that an optimizer's step takes a few operations for any cell. Networks
-are independent: no weight or gradient of one depends on the numbers of another.
+The weights of all networks are one vector, so that an optimizer's step takes a few operations. Networks are
+independent: no weight or gradient of one depends on the numbers of another.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -169,7 +167,7 @@ class StackedLearner:
             self.train_epoch(learning_rate)
         return self.validation_errors(first)
 
-    def ended(self) -> list[bool]:
+    def diverged(self) -> list[bool]:
         """Which of the trainings have diverged."""
         return [not alive for alive in self._alive.tolist()]
 

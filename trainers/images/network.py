@@ -132,7 +132,7 @@ def operation(name: str, channels: int) -> nn.Module:
 
 
 def replace_layers(module: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> None:
-    """Replace each layer by change(layer), under the same name; if that is None, replace inside the layer."""
+    """Replace each layer by change(layer), under the same name; for None, replace inside the layer."""
     for name, layer in module.named_children():
         changed = change(layer)
         if changed is None:

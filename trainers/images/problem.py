@@ -10,8 +10,8 @@ import numpy as np
 from fmnas.search_spaces import Conditions, Trial, joint_space
 from fmnas.trainers.contract import Trainer
 from fmnas.trainers.images.data import final_split, image_set, search_split
+from fmnas.trainers.images.image_files import dataset_name
 from fmnas.trainers.images.image_trainer import FLOPS_WEIGHT, FinalTrainer, ImageTrainer, TrainingSettings
-from fmnas.trainers.images.user_images import dataset_name
 from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import GUESSING_ERROR, Split
 
@@ -90,7 +90,7 @@ JOINT = ConfigurableProblem(
 )
 
 
-def train_a_little(device: str) -> Conditions | None:
+def smoke_test_device(device: str) -> Conditions | None:
     """Train a cell for one epoch on a few noise images, with two seeds, as the device does best; return how.
 
     device: a torch device, such as "cuda:1". On a GPU the step is captured and replayed.

@@ -7,14 +7,12 @@
 | stacked | all seeds in one program; on a GPU its step is captured as a CUDA graph | all; slow on CPUs |
 | auto | fast on CPUs, stacked on GPUs | all |
 
-Seeds run in threads, not in processes: on two cores, a step of a seed of the largest cell took 44 ms either way, and of
-two other cells 15 to 19 against 15 to 18. The convolutions of the largest cell are four fifths of its step; they run at
-95 to 135 GFLOP/s per core, where a large matrix product had 79. torch.compile took a minute and then 30% more per step.
+Seeds run in threads, not in processes: on two cores, a step of a seed of the largest cell took 44 ms either way. Its
+convolutions run at 95 to 135 GFLOP/s per core, where a large matrix product had 79. torch.compile took a minute and
+then 30% more per step. A step that cannot be captured is a device failure, without a fallback to a slower arrangement.
 
-A step that cannot be captured is a device failure: there is no fallback to a much slower arrangement.
-
-torch's operations release the interpreter lock. Reports reach the caller in its own thread, each training's epochs in
-order. The first exception, of a training or of the caller's report, stops the other trainings and is raised.
+Reports reach the caller in its own thread, each training's epochs in order. The first exception, of a training or of
+the caller's report, stops the other trainings and is raised.
 """
 
 import threading

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.contract import EvaluationStoppedError, Stop, never
+from fmnas.trainers.contract import EvaluationStoppedError, Stop, never_stop
 from fmnas.trainers.images.batches import DeviceData, Streams, normalise, training_batches
 from fmnas.trainers.images.network import Network
 
@@ -24,7 +24,7 @@ class TrainingContext:
     data: DeviceData
     batch_size: int
     evaluation_batch_size: int
-    stop: Stop = never
+    stop: Stop = never_stop
 
     def validation_batches(self, first: int | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Images [B, 1, 28, 28] and labels [B] of the first `first` validation images; None: of all."""
@@ -61,7 +61,7 @@ class Learner:
         self._diverged = error is None
         return [error]
 
-    def ended(self) -> list[bool]:
+    def diverged(self) -> list[bool]:
         """Whether the training has diverged."""
         return [self._diverged]
 

@@ -14,15 +14,13 @@
 | alpha | [0.0001, 1], weight of the L2 penalty |
 
 It is scikit-learn's MLPClassifier with SGD, at most 200 epochs and random_state 2: a function of the variables, on one
-machine; linear algebra may change a few digits elsewhere. Its minimum is unknown. HyBO and GEBO use the table `segment`
-of OpenML, which is not shipped here: none of their values can be compared with these. Of their two protocols this is
-HyBO's. GEBO's uses Adam, for which scikit-learn has neither momentum nor a schedule: two of its seven variables have no
-effect. As there, the inputs are scaled with all rows.
-
-A training that diverges, which scikit-learn ends with an error, has the error of guessing, 0.9.
+machine. Its minimum is unknown. HyBO and GEBO use the table `segment` of OpenML, which is not shipped: their values
+cannot be compared with these. Of their two protocols this is HyBO's; GEBO's uses Adam, for which two of its variables
+have no effect. As there, the inputs are scaled with all rows. A training that diverges, which scikit-learn ends with an
+error, has the error of guessing, 0.9.
 
 80 random points gave 0.019 to 0.920, half of them below 0.083, in 1.3 seconds each on average
-(`python benchmarks/scales.py --problems mlp_digits --points 80`): many units, small batches and 200 epochs are slow.
+(`python benchmarks/scales.py --problems mlp_digits --points 80`).
 """
 
 import warnings
@@ -32,7 +30,7 @@ import numpy as np
 from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Space
 from fmnas.trainers.problem import Problem
 from fmnas.trainers.split import GUESSING_ERROR, Split
-from fmnas.trainers.tables.tables import scaled_digits_table, table_trainer
+from fmnas.trainers.tables.tables import digits_table, table_trainer
 
 SPACE = Space(
     [
@@ -75,6 +73,6 @@ MLP_DIGITS = Problem(
     penalty=1.0,
     objective="The objective is the error on 540 digits of a network trained on 1,257 others.",
     dataset="digits",
-    load=scaled_digits_table,
+    load=lambda: digits_table(scaled=True),
 )
 """On scikit-learn's digits."""

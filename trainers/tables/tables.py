@@ -88,32 +88,21 @@ def splits(count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         yield order[:size], order[size:]
 
 
-def digits_table() -> Split:
-    """scikit-learn's 1,797 handwritten digits as 64 grey levels: 1,257 to train and 540 to validate on, stratified.
+def digits_table(scaled: bool = False) -> Split:
+    """scikit-learn's 1,797 handwritten digits as 64 grey levels: 1,257 to train and 540 to validate on.
 
-    The split is that of the published code (`train_test_split` with seed 0).
+    scaled: HyBO's preprocessing, with grey levels in [0, 1] and `train_test_split` with seed 42; otherwise stratified
+    with seed 0; both as in the published code. The scale includes the validation rows.
     """
-    return _split_digits(scaled=False, stratified=True, seed=0)
-
-
-def scaled_digits_table() -> Split:
-    """The digits with HyBO's preprocessing: each grey level scaled to [0, 1], 1,257 to train and 540 to validate on.
-
-    As in the published code, the scale includes the validation rows, and the split (`train_test_split` with seed 42) is
-    not stratified.
-    """
-    return _split_digits(scaled=True, stratified=False, seed=42)
-
-
-def _split_digits(scaled: bool, stratified: bool, seed: int) -> Split:
     digits = optional_module("sklearn.datasets", "the digits table").load_digits()
     from sklearn.model_selection import train_test_split
     from sklearn.preprocessing import MinMaxScaler
 
     inputs = MinMaxScaler().fit_transform(digits.data) if scaled else digits.data
     labels = digits.target.astype(np.uint8)
+    settings = {"stratify": None, "random_state": 42} if scaled else {"stratify": labels, "random_state": 0}
     train, validation, train_labels, validation_labels = train_test_split(
-        inputs, labels, train_size=TRAINING_SHARE, stratify=labels if stratified else None, random_state=seed
+        inputs, labels, train_size=TRAINING_SHARE, **settings
     )
     return Split(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 

@@ -1,7 +1,7 @@
-"""Shared by the tests of logging to MLflow: a run directory with a journal of its own, and what its store holds."""
+"""Shared by the tests of logging to MLflow: a run directory whose journal a test writes, and what its store holds."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,27 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from fmnas.platform.experiment.events import asked_record, begun_record, driver_record, job_record
-from fmnas.platform.experiment.journal import DriverWork, Journal
+from fmnas.platform.environment import provenance
+from fmnas.platform.experiment.events import (
+    FORMAT,
+    Asked,
+    Begun,
+    Cancelled,
+    DriverStarted,
+    DriverWork,
+    Event,
+    Failed,
+    Finished,
+    Lost,
+    Started,
+)
+from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.client import TrackingSettings
-from fmnas.platform.mlflow.sync import MlflowSync, Reconciler, TrackingReport
+from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.sync import MlflowSync, TrackingReport
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
-from fmnas.search_spaces.records import CANCELLED, FINISHED, LOST
+from fmnas.search_spaces.records import CANCELLED, LOST
 
 SPACE = Space([Real("rate", 1e-4, 1e-1, log=True), Real("momentum", 0.0, 1.0), Nominal("op", ["a", "b"])])
 FULL = 10
@@ -45,9 +58,9 @@ class LoggedExperiment:
             artifacts=self.directory.artifacts,
             is_own=True,
         )
-        self.append(begun_record("abc", CONFIG, 500.0), driver_record(DriverWork.EXPERIMENT, 500.0, {}))
+        self.append(Begun("abc", FORMAT, CONFIG, 500.0), DriverStarted(DriverWork.EXPERIMENT, provenance(), 500.0))
 
-    def append(self, *events: Mapping[str, Any]) -> None:
+    def append(self, *events: Event) -> None:
         """Append to the journal."""
         with Journal(self.directory.journal) as journal:
             for event in events:
@@ -58,29 +71,28 @@ class LoggedExperiment:
         trial = Trial(number, {"rate": 0.01, "momentum": 0.25, "op": "b"}, epochs, "model", parent=3)
         curve = tuple(1 / epoch for epoch in range(1, epochs + 1))
         evaluation = Evaluation(objective, epochs, (0.1, 0.3), 1000, 0.5, curve, seconds=7.5)
-        self._end(optimizer, trial, FINISHED, evaluation=evaluation.to_dict())
+        self._begin(optimizer, trial)
+        self.append(Finished(f"{optimizer}/repeat-0", number, 1, "worker-1", evaluation, 1001.0 + number))
 
     def fail(self, optimizer: str, number: int, status: str) -> None:
         """A trial that ended without a result."""
-        trial = Trial(number, {"rate": 0.02, "momentum": 0.5, "op": "a"}, FULL, "random")
-        facts = {"final": True} if status == LOST else {} if status == CANCELLED else {"seconds": 1.0}
-        self._end(optimizer, trial, status, reason="CUDA out of memory", **facts)
+        self._begin(optimizer, Trial(number, {"rate": 0.02, "momentum": 0.5, "op": "a"}, FULL, "random"))
+        key, reason, at = (f"{optimizer}/repeat-0", number, 1, "worker-1"), "CUDA out of memory", 1001.0 + number
+        if status == LOST:
+            self.append(Lost(*key, reason, True, at))
+        elif status == CANCELLED:
+            self.append(Cancelled(*key, reason, at))
+        else:
+            self.append(Failed(*key, reason, 1.0, at, status))
 
     def repeat(self, optimizer: str, number: int, objective: float) -> None:
         """A trial that was cancelled, as a resume finishes it."""
-        job = Job(f"{optimizer}/repeat-0", Trial(number, {}, FULL, "random"), 2)
-        self.append(
-            job_record("started", job, "worker-1", 3000.0),
-            job_record(FINISHED, job, "worker-1", 3001.0, evaluation=Evaluation(objective, FULL).to_dict()),
-        )
+        key = (f"{optimizer}/repeat-0", number, 2, "worker-1")
+        self.append(Started(*key, 3000.0), Finished(*key, Evaluation(objective, FULL), 3001.0))
 
-    def _end(self, optimizer: str, trial: Trial, status: str, **facts: Any) -> None:
-        job = Job(f"{optimizer}/repeat-0", trial)
-        self.append(
-            asked_record(job.run, trial, 0.5, 999.0 + trial.id),
-            job_record("started", job, "worker-1", 1000.0 + trial.id),
-            job_record(status, job, "worker-1", 1001.0 + trial.id, **facts),
-        )
+    def _begin(self, optimizer: str, trial: Trial) -> None:
+        run = f"{optimizer}/repeat-0"
+        self.append(Asked(run, trial, 0.5, 999.0 + trial.id), Started(run, trial.id, 1, "worker-1", 1000.0 + trial.id))
 
     def run_bo_fm(self, trials: int = 3) -> None:
         """Full evaluations, the second of which failed."""
@@ -102,7 +114,7 @@ class LoggedExperiment:
         trials = self.directory.journal.read_text().count('"started"')
         return MlflowSync(reconciler, flush_seconds).finish(status, trials)
 
-    def read(self) -> "Store":
+    def read_store(self) -> "Store":
         """What the store holds."""
         return Store(self.settings.uri)
 

@@ -137,7 +137,7 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, set[str]]]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr("fmnas.platform.mlflow.sync.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("fmnas.comparison.report.drawn", lambda *_: [])
+    monkeypatch.setattr("fmnas.comparison.report.draw_figures", lambda *_: [])
     headers: set[str] = set()
 
     class Handler(BaseHTTPRequestHandler):

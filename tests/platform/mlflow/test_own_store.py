@@ -30,7 +30,7 @@ QUICK = ["run", "smoke", "-o", "workers.kind=in-process", "-o", "optimizers=[ran
 
 @pytest.fixture(autouse=True)
 def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmnas.comparison.report.drawn", lambda *_: [])
+    monkeypatch.setattr("fmnas.comparison.report.draw_figures", lambda *_: [])
 
 
 def runs(store: Path) -> list[Any]:
@@ -53,13 +53,13 @@ def test_a_store_that_cannot_be_read_is_renamed_and_made_again(text: bytes, expe
     experiment.run_bo_fm()
     folder = experiment.directory.root
     assert prepare_own_store(experiment.settings) == ""
-    (folder / "mlflow.db.broken").write_text("of before")
+    (folder / "mlflow.db.broken-1").write_text("of before")
     (folder / "mlflow.db").write_bytes(text)
     report = experiment.log()
     assert (report.written, report.missed) == (3, 0)
-    assert "mlflow.db.broken-1" in report.remark
-    assert (folder / "mlflow.db.broken-1").read_bytes() == text
-    assert (folder / "mlflow.db.broken").read_text() == "of before"
+    assert "mlflow.db.broken-2" in report.remark
+    assert (folder / "mlflow.db.broken-2").read_bytes() == text
+    assert (folder / "mlflow.db.broken-1").read_text() == "of before"
     assert trials(folder / "mlflow.db") == 3
     assert prepare_own_store(experiment.settings) == ""
 
@@ -83,7 +83,7 @@ def test_a_store_of_an_older_mlflow_is_left_and_the_upgrade_is_named(experiment:
     report = experiment.log()
     assert report.missed == 3
     assert "mlflow db upgrade" in report.reason
-    assert not list(experiment.directory.root.glob("*.broken"))
+    assert not list(experiment.directory.root.glob("*.broken*"))
 
 
 def size(path: Path) -> int:
@@ -117,7 +117,7 @@ def test_a_directory_that_was_moved_or_copied_has_all_its_runs_and_files(
     experiment.directory.config.write_text("problem: toy\n")
     experiment.run_bo_fm()
     experiment.log()
-    assert before.as_uri() in experiment.read().runs["experiment"].info.artifact_uri
+    assert before.as_uri() in experiment.read_store().runs["experiment"].info.artifact_uri
     move(before, after)
     left = files(before)
     experiment.directory = replace(experiment.directory, root=after)
@@ -129,7 +129,7 @@ def test_a_directory_that_was_moved_or_copied_has_all_its_runs_and_files(
     (run,) = [run for run in runs(after / "mlflow.db") if run.info.run_name == "experiment"]
     assert run.info.artifact_uri.startswith(f"{after.as_uri()}/mlartifacts")
     assert list((after / "mlartifacts").rglob("config.yaml"))
-    assert (after / "mlflow.db.broken").is_file()
+    assert (after / "mlflow.db.broken-1").is_file()
     assert files(before) == left
 
 

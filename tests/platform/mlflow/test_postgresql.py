@@ -26,14 +26,14 @@ PLACES = [*os.get_exec_path(), *map(str, Path("/usr/lib/postgresql").glob("*/bin
 
 def program(name: str) -> str:
     """Its path; skips the test where it is missing."""
-    found = shutil.which(name, path=os.pathsep.join(PLACES))
-    if found is None:
+    path = shutil.which(name, path=os.pathsep.join(PLACES))
+    if path is None:
         pytest.skip(f"PostgreSQL's {name} is not on this machine")
-    return str(Path(found).resolve())
+    return str(Path(path).resolve())
 
 
 class Postgres:
-    """A database cluster of our own; it refuses to be run by root."""
+    """A database cluster for a test; it refuses to be run by root."""
 
     def __init__(self, folder: Path) -> None:
         self._data = folder / "data"
@@ -79,7 +79,7 @@ def trials(uri: str) -> Counter[tuple[str, str]]:
     client = load_mlflow().MlflowClient(tracking_uri=uri)
     ids = [experiment.experiment_id for experiment in client.search_experiments()]
     tags = [run.data.tags for run in client.search_runs(ids, max_results=1000) if run.info.status == "FINISHED"]
-    return Counter((each["fmnas.run"], each["fmnas.trial"]) for each in tags if "fmnas.trial" in each)
+    return Counter((tag["fmnas.run"], tag["fmnas.trial"]) for tag in tags if "fmnas.trial" in tag)
 
 
 @pytest.mark.parametrize("between", [True, False], ids=["mlflow server", "without a server"])

@@ -11,10 +11,10 @@ import mlflow
 import pytest
 
 from fmnas.comparison import styles
-from fmnas.platform.experiment.retrained import RetrainedRow, write_retrained
+from fmnas.platform.experiment.events import Retrained, RetrainingBegun
 from fmnas.platform.mlflow.client import MlflowExperiment
+from fmnas.platform.mlflow.reconciler import Reconciler
 from fmnas.platform.mlflow.records import experiment_note, params, valid_name
-from fmnas.platform.mlflow.sync import Reconciler
 from fmnas.search_spaces.records import CANCELLED, FAILED, LOST
 
 # SQLAlchemy 2.1 on MLflow's own mappings.
@@ -46,15 +46,15 @@ def logged(tmp_path_factory: pytest.TempPathFactory, new_experiment: Callable[[P
     experiment.directory.summary.write_text(json.dumps(SUMMARY))
     report = experiment.log(description="toy: bo-fm, bohb", params={"seed": "0"}, experiment_tags={"repeats": "1"})
     assert (report.written, report.present, report.missed, report.reason) == (6, 0, 0, "")
-    return experiment.read()
+    return experiment.read_store()
 
 
 def test_the_tree_has_a_run_per_optimizer_and_a_nested_one_per_trial(logged: Any) -> None:
     parents = {"experiment": None, "bo-fm/repeat-0": "experiment", "bohb/repeat-0": "experiment"}
     parents |= {f"{name}/repeat-0/trial-{n}": f"{name}/repeat-0" for name in ("bo-fm", "bohb") for n in range(3)}
     ids = {name: run.info.run_id for name, run in logged.runs.items()}
-    found = {name: run.data.tags.get("mlflow.parentRunId") for name, run in logged.runs.items()}
-    assert found == {name: ids[parent] if parent else None for name, parent in parents.items()}
+    actual = {name: run.data.tags.get("mlflow.parentRunId") for name, run in logged.runs.items()}
+    assert actual == {name: ids[parent] if parent else None for name, parent in parents.items()}
 
 
 def test_the_experiment_has_a_kind_a_primary_metric_a_view_and_its_description(logged: Any) -> None:
@@ -67,11 +67,11 @@ def test_the_experiment_has_a_kind_a_primary_metric_a_view_and_its_description(l
 
 def test_tags_that_a_user_changed_stay(experiment: Any) -> None:
     experiment.log(description="ours")
-    store = experiment.read()
+    store = experiment.read_store()
     for tag in ("mlflow.experimentKind", "mlflow.note.content"):
         store.client.set_experiment_tag(store.experiment.experiment_id, tag, "mine")
     experiment.log(description="ours")
-    tags = experiment.read().experiment.tags
+    tags = experiment.read_store().experiment.tags
     assert tags["mlflow.experimentKind"] == tags["mlflow.note.content"] == "mine"
 
 
@@ -162,11 +162,11 @@ def test_a_mean_run_per_optimizer_is_replaced_if_its_values_change(experiment: A
     curves = directory.report / "mean_curves.csv"
     curves.write_text(CURVES)
     experiment.log(status="interrupted")
-    assert "bo-fm/mean" not in experiment.read().runs
+    assert "bo-fm/mean" not in experiment.read_store().runs
     ids = []
     for _ in range(2):
         experiment.log(optimizers={"bo-fm": {"kernel": "modlap"}})
-        store = experiment.read()
+        store = experiment.read_store()
         assert store.lines("bo-fm/mean") == {
             "mean": [(1, 0.4), (2, 0.2)],
             "low": [(1, 0.3), (2, 0.1)],
@@ -182,20 +182,19 @@ def test_a_mean_run_per_optimizer_is_replaced_if_its_values_change(experiment: A
     assert ids[0] == ids[1]
     curves.write_text(CURVES.replace("1.75,bo-fm,0.2", "1.75,bo-fm,0.25"))
     experiment.log()
-    store = experiment.read()
+    store = experiment.read_store()
     assert store.line("bo-fm/mean", "mean") == [(1, 0.4), (2, 0.25)]
     assert store.files("experiment")["mean_curves.csv"].read_text() == curves.read_text()
 
 
 def test_a_retrained_network_is_a_model_with_its_test_error(experiment: Any) -> None:
     experiment.run_bo_fm()
-    common = {"selected_objective": 0.2, "selected_error": 0.2, "epochs": 3, "images": 10, "test_images": 5}
-    times = {"train_seconds": 1.0, "started_at": "", "finished_at": "", "worker": "w"}
-    row = RetrainedRow("bo-fm/repeat-0", "bo-fm", 0, 2, errors=(0.1, 0.3), **common, **times)
-    write_retrained(experiment.directory.retrained, [row])
+    run = "bo-fm/repeat-0"
+    experiment.append(RetrainingBegun(3, 10, 2, (run,), 2000.0))
+    experiment.append(Retrained(run, 2, 1, "w", (0.1, 0.3), 5, 1.0, 2000.0, 2001.0))
     for _ in range(2):
         experiment.log()
-        store = experiment.read()
+        store = experiment.read_store()
         (model,) = store.client.search_logged_models([store.experiment.experiment_id])
         assert model.source_run_id == store.runs["bo-fm/repeat-0"].info.run_id
         assert (model.name, model.status, model.params["op"]) == ("bo-fm-repeat-0-trial-2", "READY", "b")
@@ -206,7 +205,7 @@ def test_runs_have_their_params_once_and_a_dataset_that_mlflow_can_read(experime
     common = {"optimizers": {"bo-fm": {"kernel": "modlap"}}, "dataset": ("digits", "ab12")}
     experiment.log(params={"fidelity.epochs": "3"}, **common)
     experiment.log(params={"fidelity.epochs": "4", "seed": "0"}, **common)  # a resume, with a param that came later
-    runs = experiment.read().runs
+    runs = experiment.read_store().runs
     assert runs["experiment"].data.params == {"fidelity.epochs": "3", "seed": "0"}
     assert (runs["bo-fm/repeat-0"].data.params, runs["bohb/repeat-0"].data.params) == ({"kernel": "modlap"}, {})
     for run in runs.values():
@@ -219,18 +218,18 @@ def test_runs_have_their_params_once_and_a_dataset_that_mlflow_can_read(experime
 def test_a_resume_logs_only_what_is_missing(experiment: Any) -> None:
     experiment.run_bo_fm(2)
     assert experiment.log("interrupted").written == 2
-    assert experiment.read().runs["bo-fm/repeat-0"].info.status == "KILLED"
+    assert experiment.read_store().runs["bo-fm/repeat-0"].info.status == "KILLED"
     experiment.finish("bo-fm", 2, 0.2)
     before = None
     for written, present in ((1, 2), (0, 3)):
         report = experiment.log()
         assert (report.written, report.present, report.missed) == (written, present, 0)
-        store = experiment.read()
+        store = experiment.read_store()
         assert store.runs["bo-fm/repeat-0"].info.status == "FINISHED"
         assert store.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
-        found = {name: store.lines(name) for name in store.runs}
-        assert before in (None, found)
-        before = found
+        actual = {name: store.lines(name) for name in store.runs}
+        assert before in (None, actual)
+        before = actual
 
 
 def test_what_is_appended_to_the_journal_is_logged_by_the_next_pass(experiment: Any) -> None:
@@ -245,7 +244,7 @@ def test_what_is_appended_to_the_journal_is_logged_by_the_next_pass(experiment: 
         journal.write_bytes(text)
         reconciler.reconcile()
         assert reconciler.count() == (logged, 0)
-    store = experiment.read()
+    store = experiment.read_store()
     assert store.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.1)]
     assert store.runs["bo-fm/repeat-0"].info.status == "RUNNING"
 
@@ -254,12 +253,12 @@ def test_a_trial_whose_logging_was_cut_off_is_completed(experiment: Any, monkeyp
     """As a kill leaves it between the creation of its run and its values."""
     experiment.finish("bo-fm", 0, 0.4)
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowExperiment, "end", lambda *_: None)
+        patch.setattr(mlflow.MlflowClient, "set_terminated", lambda *_: None)
         experiment.log()
-    cut = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+    cut = experiment.read_store().runs["bo-fm/repeat-0/trial-0"]
     assert cut.info.status == "RUNNING"
     assert experiment.log().written == 1
-    run = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+    run = experiment.read_store().runs["bo-fm/repeat-0/trial-0"]
     assert (run.info.run_id, run.info.status, run.data.metrics["objective"]) == (cut.info.run_id, "FINISHED", 0.4)
 
 
@@ -277,7 +276,7 @@ def test_a_creation_that_was_not_answered_is_found(experiment: Any, monkeypatch:
     monkeypatch.setattr(MlflowExperiment, "create", create_and_fail)
     assert experiment.log().missed == 0
     assert failed
-    assert len(experiment.read().runs) == 1 + 2 + 3
+    assert len(experiment.read_store().runs) == 1 + 2 + 3
 
 
 def test_a_trial_that_is_rejected_does_not_block_the_others(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +292,7 @@ def test_a_trial_that_is_rejected_does_not_block_the_others(experiment: Any, mon
         patch.setattr(MlflowExperiment, "create", reject)
         report = experiment.log()
         assert (report.written, report.missed, report.reason) == (2, 1, "ConnectionError: 500")
-    store = experiment.read()
+    store = experiment.read_store()
     assert store.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
     report = experiment.log()
     assert (report.written, report.present, report.missed) == (1, 2, 0)
@@ -305,12 +304,12 @@ def test_a_trial_that_was_stopped_is_logged_and_ends_as_its_repetition_does(
 ) -> None:
     experiment.fail("bo-fm", 0, status)
     experiment.log("interrupted")
-    run = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+    run = experiment.read_store().runs["bo-fm/repeat-0/trial-0"]
     assert (run.info.status, run.data.tags["reason"]) == (shown, "CUDA out of memory")
     if status == CANCELLED:
         experiment.repeat("bo-fm", 0, 0.4)
         experiment.log()
-        run = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+        run = experiment.read_store().runs["bo-fm/repeat-0/trial-0"]
         assert (run.info.status, run.data.tags["status"], run.data.tags["reason"]) == ("FINISHED", "finished", "")
         assert run.data.metrics["objective"] == 0.4
 
@@ -322,21 +321,21 @@ def test_two_run_directories_of_one_name_do_not_mix(experiment: Any) -> None:
         report = experiment.log(experiment_id=identity)
         assert (report.written, report.present) == (1, 0)
         client = mlflow.MlflowClient(tracking_uri=experiment.settings.uri)
-        found = client.search_runs([report.store_experiment], f"tags.`fmnas.experiment_id` = '{identity}'")
-        counts.append(len(found))
+        actual = client.search_runs([report.store_experiment], f"tags.`fmnas.experiment_id` = '{identity}'")
+        counts.append(len(actual))
     assert counts == [4, 4]
 
 
 def test_a_curve_longer_than_a_batch_is_complete(experiment: Any) -> None:
     experiment.finish("bo-fm", 0, 0.4, epochs=2500)
     assert experiment.log().missed == 0
-    curve = experiment.read().line("bo-fm/repeat-0/trial-0", "val_error")
+    curve = experiment.read_store().line("bo-fm/repeat-0/trial-0", "val_error")
     assert [step for step, _ in curve] == list(range(1, 2501))
 
 
 def test_a_deleted_experiment_is_reported_and_not_restored(experiment: Any) -> None:
     experiment.log()
-    store = experiment.read()
+    store = experiment.read_store()
     store.client.delete_experiment(store.experiment.experiment_id)
     experiment.run_bo_fm()
     report = experiment.log()

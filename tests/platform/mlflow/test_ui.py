@@ -117,13 +117,13 @@ def test_the_tag_is_a_bare_state_and_a_named_view_in_one() -> None:
 
 
 def test_it_draws_the_incumbents_of_every_run_of_the_directory_and_flops_against_objective() -> None:
-    found = state()
-    assert IDENTITY in found["searchFilter"]
-    assert "tags.`fmnas.kind` = 'run'" in found["searchFilter"]
-    lines = [chart["metricKey"] for chart in found["compareRunCharts"] if chart["type"] == "LINE"]
+    actual = state()
+    assert IDENTITY in actual["searchFilter"]
+    assert "tags.`fmnas.kind` = 'run'" in actual["searchFilter"]
+    lines = [chart["metricKey"] for chart in actual["compareRunCharts"] if chart["type"] == "LINE"]
     assert lines == ["incumbent", "incumbent_by_epochs"]
-    (scatter,) = [chart for chart in found["compareRunCharts"] if chart["type"] == "SCATTER"]
+    (scatter,) = [chart for chart in actual["compareRunCharts"] if chart["type"] == "SCATTER"]
     assert (scatter["xaxis"]["key"], scatter["yaxis"]["key"]) == ("flops_ratio", "objective")
-    sections = {section["uuid"] for section in found["compareRunSections"]}
-    assert {chart["metricSectionId"] for chart in found["compareRunCharts"]} == sections
-    assert "groupBy" not in found, "the browser would choose the colours of groups"
+    sections = {section["uuid"] for section in actual["compareRunSections"]}
+    assert {chart["metricSectionId"] for chart in actual["compareRunCharts"]} == sections
+    assert "groupBy" not in actual, "the browser would choose the colours of groups"

@@ -22,7 +22,7 @@ from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import TIMED_OUT
 from fmnas.trainers import EvaluationStoppedError, Trainer
-from fmnas.trainers.contract import Report, Stop, ignore, never
+from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 from fmnas.trainers.problem import Data, DataSettings, Hardware, ProblemSettings
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
@@ -41,7 +41,7 @@ class Scripted:
     def __init__(self, data: Data | None) -> None:
         self._memories: WeakSet[Memory] = WeakSet()
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         left = float(len(self._memories))
         if trial.id == HOLD:
             self._hold(stop)
@@ -69,7 +69,7 @@ class Threaded:
     def __init__(self, data: Data | None) -> None:
         self._trainer = build_trainer("joint", SETTINGS, Hardware(threads=2, arrangement="fast"), data)
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         left = sum(thread.name.startswith("training") for thread in threading.enumerate())
         return replace(self._trainer.evaluate(trial, report, stop), seconds=float(left))
 

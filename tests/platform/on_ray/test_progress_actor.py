@@ -14,7 +14,7 @@ from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.progress_actor import ProgressBoard, ProgressReader, progress_reporter
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.contract import Report, Stop, ignore, never
+from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 
 ONE, TWO = ("r", 1), ("r", 2)
 
@@ -82,7 +82,7 @@ class Slow:
     def __init__(self, data: None) -> None:
         pass
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         for epoch in range(trial.epochs):
             time.sleep(0.1)
             report(0, epoch + 1, 0.5)

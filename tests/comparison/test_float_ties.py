@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.comparison.analysis.checkpoints import mean_ranks
-from fmnas.comparison.analysis.float_ties import equal, reaches, settled, settled_differences
+from fmnas.comparison.analysis.float_ties import differences_with_ties, is_at_most, is_equal, merge_near_ties
 from fmnas.comparison.analysis.paired_tests import compare
 
 FOLDS = st.lists(st.integers(0, 54), min_size=5, max_size=5)
@@ -51,22 +51,22 @@ def test_what_differs_stays_to_the_last_digit(numbers, power):
     """
     first = np.array(numbers, dtype=float) * 2.0**power
     second = np.zeros(len(first))
-    np.testing.assert_array_equal(settled_differences(first, second), first)
-    np.testing.assert_array_equal(settled_differences(second, first), -first)
-    np.testing.assert_array_equal(settled(first), first)
+    np.testing.assert_array_equal(differences_with_ties(first, second), first)
+    np.testing.assert_array_equal(differences_with_ties(second, first), -first)
+    np.testing.assert_array_equal(merge_near_ties(first), first)
 
 
 def test_a_large_repeat_makes_no_small_one_a_tie():
     first, second = np.array([1e6, 1e6, 1e-9, 3e-9]), np.array([1e6, 2e6, 2e-9, 1e-9])
-    np.testing.assert_array_equal(settled_differences(first, second), first - second)
+    np.testing.assert_array_equal(differences_with_ties(first, second), first - second)
 
 
 def test_a_mean_of_equals_is_reached():
     values = np.full(5, 0.000470111)
     assert not values[0] <= values.mean()
-    assert reaches(values, float(values.mean())).all()
-    assert not reaches(np.array([1.0 + 1e-9, np.nan]), 1.0).any()
-    assert equal(float(values.mean()), float(values[0]))
-    assert not equal(1.0, 1.0 + 1e-9)
-    assert not equal(float("nan"), float("nan"))
-    assert settled_differences(np.array([]), np.array([])).shape == (0,)
+    assert is_at_most(values, float(values.mean())).all()
+    assert not is_at_most(np.array([1.0 + 1e-9, np.nan]), 1.0).any()
+    assert is_equal(float(values.mean()), float(values[0]))
+    assert not is_equal(1.0, 1.0 + 1e-9)
+    assert not is_equal(float("nan"), float("nan"))
+    assert differences_with_ties(np.array([]), np.array([])).shape == (0,)

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from fmnas.trainers import DataError
-from fmnas.trainers.images import user_images
+from fmnas.trainers.images import image_files
 from fmnas.trainers.images.data import final_split, search_split
-from fmnas.trainers.images.idx import IDX_FILES
+from fmnas.trainers.images.image_files import ARRAYS, IDX_FILES, dataset_name, load_user_images
 from fmnas.trainers.images.problem import joint
-from fmnas.trainers.images.user_images import ARRAYS, dataset_name, load_user_images
 from fmnas.trainers.problem import DataSettings, ProblemSettings
 
 COUNT, TESTS = 30, 4
@@ -31,12 +30,12 @@ def npz(path: Path, **arrays: Any) -> Path:
 def test_a_file_and_folders_of_the_same_arrays_are_the_same_set(tmp_path: Path, write_idx: Callable[..., Path]) -> None:
     folders = write_idx(tmp_path / "b", *BYTES), write_idx(tmp_path / "c", *BYTES, packed=True)
     sets = [load_user_images("own", root) for root in (npz(tmp_path / "a.npz", **COMPLETE), *folders)]
-    assert [found.name for found in sets] == ["a.npz", "b", "c"]
-    assert len({found.digest for found in sets}) == 1
-    for found in sets:
+    assert [source.name for source in sets] == ["a.npz", "b", "c"]
+    assert len({source.digest for source in sets}) == 1
+    for source in sets:
         for name in ARRAYS:
-            assert np.array_equal(getattr(found, name), COMPLETE[name])
-            assert getattr(found, name).dtype == np.uint8
+            assert np.array_equal(getattr(source, name), COMPLETE[name])
+            assert getattr(source, name).dtype == np.uint8
 
 
 def test_the_digest_is_of_every_array(tmp_path: Path) -> None:
@@ -48,26 +47,26 @@ def test_the_digest_is_of_every_array(tmp_path: Path) -> None:
         {key: COMPLETE[key] for key in ARRAYS[:2]},
     ]
     sets = [load_user_images("own", npz(tmp_path / f"{i}.npz", **arrays)) for i, arrays in enumerate(changed)]
-    assert len({found.digest for found in sets}) == len(changed)
+    assert len({source.digest for source in sets}) == len(changed)
     assert sets[0].digest == "b1540bdd4a9bf15dec684c8c288259ca2206558e31a57b39665e22f33e3754b4"
 
 
 def test_splits_carry_the_digest_and_the_test_images(tmp_path: Path) -> None:
-    found = load_user_images("own", npz(tmp_path / "a.npz", **COMPLETE))
-    search, final = search_split(found, 10, 5), final_split(found, 10, 5, 20)
+    source = load_user_images("own", npz(tmp_path / "a.npz", **COMPLETE))
+    search, final = search_split(source, 10, 5), final_split(source, 10, 5, 20)
     for split in (search, final):
-        assert (split.name, split.digest) == ("a.npz", found.digest)
-        assert split.place == f"given: {tmp_path / 'a.npz'}, SHA-256 {found.digest}"
+        assert (split.name, split.digest) == ("a.npz", source.digest)
+        assert split.place == f"given: {tmp_path / 'a.npz'}, SHA-256 {source.digest}"
     assert np.array_equal(final.train_inputs[:15], np.concatenate([search.train_inputs, search.held_out_inputs]))
     assert np.array_equal(final.held_out_inputs, COMPLETE["test_images"])
 
 
 def test_without_test_images_there_is_no_final_split(tmp_path: Path) -> None:
     root = npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS)
-    found = load_user_images("own", root)
-    assert len(search_split(found, 10, 5).train_inputs) == 10
+    source = load_user_images("own", root)
+    assert len(search_split(source, 10, 5).train_inputs) == 10
     with pytest.raises(DataError, match=rf"data.root = {root}.*test_images and test_labels"):
-        final_split(found, 10, 5, 10)
+        final_split(source, 10, 5, 10)
 
 
 @pytest.mark.parametrize("name", ["mnist", "kmnist"])
@@ -77,7 +76,7 @@ def test_a_set_known_by_name_has_its_number_of_images(
     root = write_idx(tmp_path / name.upper() / "raw", *BYTES).parents[1]  # as in torchvision
     with pytest.raises(DataError, match=r"30 images and 4 test_images.*60000 and 10000"):
         load_user_images(name, root)
-    monkeypatch.setitem(user_images.KNOWN_SIZES, name, (COUNT, TESTS))
+    monkeypatch.setitem(image_files.KNOWN_SIZES, name, (COUNT, TESTS))
     assert load_user_images(name, root).name == name
     assert len(load_user_images(name, write_idx(tmp_path / "plain", *BYTES)).images) == COUNT
     assert load_user_images(name, write_idx(tmp_path / "train", *BYTES[:2])).test_images is None

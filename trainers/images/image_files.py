@@ -1,9 +1,9 @@
-"""Images that a user provides: MNIST, KMNIST or a custom set, as a folder of IDX files or an .npz file.
+"""Files of images: IDX files as of MNIST, and sets of images that a user provides.
 
     data: {name: mnist, root: /data/MNIST/raw}
     data: {name: own, root: my_set.npz, train: 2000, validation: 500}
 
-| arrays of an .npz file | files of a folder, plain or .gz | type | shape |
+| arrays of an .npz file | IDX files of a folder, plain or .gz | type | shape |
 |---|---|---|---|
 | images | train-images-idx3-ubyte | uint8 | [n, 28, 28] |
 | labels | train-labels-idx1-ubyte | integers from 0 to 9 | [n] |
@@ -11,12 +11,17 @@
 | test_labels | t10k-labels-idx1-ubyte | integers from 0 to 9 | [m] |
 
 The last two are optional: without them, the best configurations cannot be tested. Nothing is downloaded, and no
-checksum is known. So the set has a digest, the SHA-256 of its arrays in the order of the table, each as its shape
-(little-endian 64-bit integers) and its bytes. It does not depend on how the arrays are stored.
+checksum is known. So the set has a digest: the SHA-256 of its arrays in the order of the table, each as its shape
+(little-endian 64-bit integers) and its bytes, however they are stored.
+
+An IDX file has a header of two zero bytes, a type (8: unsigned byte, the only one supported), the number of dimensions
+and their sizes (big-endian 32-bit), then the values (http://yann.lecun.com/exdb/mnist).
 """
 
+import gzip
 import logging
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -28,16 +33,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import expand_user
-from fmnas.trainers.images.idx import IDX_FILES, find_idx, read_idx
 from fmnas.trainers.problem import OWN
 from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes, ImageSet
 
 logger = logging.getLogger(__name__)
 
+IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+"""Images and labels to train on, then test images and labels. A name may be followed by .gz."""
 KNOWN_SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
 """Numbers of training and test images of the sets known by name."""
 ARRAYS = ("images", "labels", "test_images", "test_labels")
+
+
+def expand_user(path: Path, key: str) -> Path:
+    """A path with its ~ expanded. Raises DataError, naming `key`, if that home folder is unknown."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise DataError(f"{key} = {path}: unknown home folder; give an absolute path") from None
+
+
+def find_idx(folder: Path, name: str) -> Path | None:
+    """The file `name` or `name`.gz in a folder; None if there is no such file, or it is not accessible."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if os.path.isfile(path)), None)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, decompressed if its name ends in .gz. Raises DataError that names the file."""
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read ({error}); if it is damaged, download it again") from None
+
+
+def parse_idx(content: bytes, path: Path) -> Bytes:
+    """The array in the content of an IDX file, read-only. Raises DataError that names `path`."""
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
+        raise DataError(f"{path} is not an IDX file of unsigned bytes: it starts with {content[:4].hex() or 'nothing'}")
+    start = 4 + 4 * content[3]
+    try:
+        shape = struct.unpack_from(f">{content[3]}I", content, 4)
+        return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+    except (struct.error, ValueError):
+        raise DataError(
+            f"{path} is truncated or damaged: its {len(content)} bytes do not match its header; download it again"
+        ) from None
+
+
+def read_idx(path: Path) -> Bytes:
+    """The array in an IDX file, plain or .gz, read-only. Raises DataError that names the file."""
+    return parse_idx(read_bytes(path), path)
 
 
 def dataset_name(name: str, root: Path | None) -> str:

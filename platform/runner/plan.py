@@ -1,0 +1,211 @@
+"""What a driver is about to do in a run directory, checked before anything is written there.
+
+An experiment is begun, resumed, or extended if the given configuration has grown; or its incumbents are retrained.
+"""
+
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+
+from fmnas.platform.config.schema import IN_PROCESS, Config
+from fmnas.platform.environment import format_driver, is_same_version, provenance
+from fmnas.platform.errors import Ending, RunDirectoryError
+from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
+from fmnas.platform.experiment.configuration import announce_user_code, current_config
+from fmnas.platform.experiment.events import (
+    FORMAT,
+    Begun,
+    DriverStarted,
+    DriverWork,
+    Event,
+    Extended,
+    RetrainingBegun,
+)
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import read_events
+from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold, settings_of
+from fmnas.platform.experiment.provenance import (
+    changed_files,
+    check_same_data,
+    data_hash,
+    describe_data,
+    user_file_hashes,
+)
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.saved_problem import placeholder_problem
+from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
+from fmnas.platform.experiment.trial_result import TrialResult
+from fmnas.platform.runner.driver import JobSource, RunContext
+from fmnas.platform.runner.extension import (
+    check_extension,
+    extension_changes,
+    format_changed_settings,
+)
+from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
+from fmnas.platform.runner.preflight import design_warnings
+from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
+from fmnas.platform.workers.factory import PoolSpec, open_pool
+from fmnas.platform.workers.pool import Pool
+from fmnas.trainers.checkpoints import Checkpoints
+from fmnas.trainers.problem import Data
+
+ConfigChange = Callable[[Config], Config]
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Work for a driver, in a run directory.
+
+    events: recorded first. make_source: returns the jobs, after these events; None if there are none.
+    load_data: loads and checks the data of the problem. trainings: per job. jobs: the largest number at once.
+    """
+
+    state: ExperimentState
+    events: Sequence[Event]
+    make_source: Callable[[], JobSource] | None
+    load_data: Callable[[], Data | None]
+    trainings: int
+    jobs: int
+    work: DriverWork = DriverWork.EXPERIMENT
+
+    def open_pool(
+        self, data: Data | None, directory: RunDirectory, context: RunContext, notify: Notify
+    ) -> AbstractContextManager[Pool]:
+        """Return the workers; see `factory.open_pool`."""
+        config = self.state.config
+        seconds, checkpoints = math.inf, None
+        if self.work == DriverWork.EXPERIMENT:
+            every, limit = config.checkpoints.every, config.budget.trial_seconds
+            seconds = math.inf if limit is None else limit
+            checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
+        if context.address is not None and config.workers.kind == IN_PROCESS:
+            notify(f"ignored: --address {context.address}: workers.kind = {IN_PROCESS}")
+        spec = PoolSpec(config, data, self.trainings, self.jobs, seconds, checkpoints, context.print_tracebacks)
+        return open_pool(spec, context.address, context.stop, notify)
+
+
+def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted:
+    """Return the event of a driver that begins in this process."""
+    return DriverStarted(work, provenance(), at, user_file_hashes(config))
+
+
+def plan_new(config: Config, at: float, notify: Notify) -> Plan:
+    """Plan a new experiment. Raises FmnasError for invalid input."""
+    warm_starts = load_warm_starts(config)
+    experiment = build_experiment(config, warm_starts)
+    state = ExperimentState(experiment, Ledger())
+    for note in (*design_warnings(config), *warm_start_notes(experiment)):
+        notify(note)
+    begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
+
+    def load_data() -> Data | None:
+        data = experiment.problem.load()
+        check_warm_start_data(warm_starts, describe_data(data).get("data_sha256", ""))
+        return data
+
+    started = driver_started(config, DriverWork.EXPERIMENT, at)
+    return Plan(state, [begun, started], lambda: SearchJobs(state), load_data, config.seeds, config.concurrency)
+
+
+def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: float, notify: Notify) -> Plan:
+    """Plan to resume an experiment, or to extend it if `config` has grown; see `run_experiment`.
+
+    Raises FmnasError if the experiment cannot be resumed, or the configuration changes what was done.
+    """
+    events = read_events(directory)
+    announce_user_code(directory, events, notify)
+    with placeholder_problem(directory):
+        before = current_config(directory, events)
+        config = config if isinstance(config, Config) else config(before)
+        check_extension(before, config, directory.root)
+        changes = extension_changes(before, config)
+        recorded = fold(events).warm_starts
+        warm_starts = load_warm_starts(config, recorded) if changes else recorded
+        check_warm_start_data(warm_starts, data_hash(directory))
+        state = restore_state(build_experiment(config, warm_starts), events)
+    started = driver_started(config, DriverWork.EXPERIMENT, at)
+    opening: list[Event] = [started]
+    if changes:
+        new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
+        opening.append(Extended(changes, config.model_dump(mode="json"), at, new))
+        notify(f"extending: {format_extension(changes)}")
+        new_notes = warm_start_notes(state.experiment) if new else []
+        for note in (*design_warnings(config), *budget_change_notes(changes, config).values(), *new_notes):
+            notify(note)
+    if settings := format_changed_settings(before, config):
+        notify(f"from now on {settings}")
+    is_over = state.ledger.status == Ending.FINISHED and not changes
+    if not is_over:
+        _notify_changes(state, started, notify)
+    return Plan(
+        state,
+        [] if is_over else opening,
+        None if is_over and not state.ledger.pending else lambda: SearchJobs(state),
+        lambda: _same_data(state.experiment.problem.load(), directory),
+        config.seeds,
+        config.concurrency,
+    )
+
+
+def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float, notify: Notify) -> Plan:
+    """Plan to retrain the incumbents. asked: epochs, images and seeds that differ from the experiment's.
+
+    Raises FmnasError if there is nothing to retrain.
+    """
+    state = load_state(directory, notify)
+    config, ledger = state.config, state.ledger
+    load = state.experiment.problem.load_final
+    if load is None:
+        raise RunDirectoryError(f"problem = {config.problem}: it has no held-out test set, so nothing can be retrained")
+    for name, value in asked.items():
+        if value < 1:
+            raise RunDirectoryError(f"--{name} {value}: must be at least 1; omit it for the experiment's own")
+    images = (config.data.train or 0) + (config.data.validation or 0)
+    default = {"epochs": config.fidelity.epochs, "images": images, "seeds": config.seeds}
+    settings = RetrainSettings(**{**default, **asked})
+    left = _not_retrained(ledger, settings)
+    if not ledger.incumbents():
+        raise RunDirectoryError(
+            f"{directory.root}: no full training has finished: continue with `fmnas {directory.command('resume')}`"
+        )
+    if ledger.status != Ending.FINISHED:
+        notify("the experiment is not finished: the present incumbents are retrained")
+    split = load(settings.images) if left else None
+    if split is not None:
+        check_same_data(split, directory)
+    begun = RetrainingBegun(**asdict(settings), runs=tuple(each.run for each in left), at=at)
+    events: list[Event] = [driver_started(config, DriverWork.RETRAINING, at), begun]
+    if split is None:
+        is_latest = ledger.retraining is not None and settings_of(ledger.retraining) == settings
+        return Plan(state, [] if is_latest else events, None, lambda: None, settings.seeds, 0, DriverWork.RETRAINING)
+    jobs = RetrainingJobs(state, left, settings.epochs, len(split.held_out_inputs))
+    return Plan(state, events, lambda: jobs, lambda: split, settings.seeds, len(left), DriverWork.RETRAINING)
+
+
+def _not_retrained(ledger: Ledger, settings: RetrainSettings) -> list[TrialResult]:
+    done = ledger.retrained.get(settings, {})
+    return [
+        result
+        for result in ledger.incumbents()
+        if result.run not in done or done[result.run].trial_id != result.trial.id
+    ]
+
+
+def _same_data(data: Data | None, directory: RunDirectory) -> Data | None:
+    check_same_data(data, directory)
+    return data
+
+
+def _notify_changes(state: ExperimentState, started: DriverStarted, notify: Notify) -> None:
+    """Warn about user-defined files and versions that differ from those of earlier drivers."""
+    for warning in changed_files(state.ledger, state.config):
+        notify(warning)
+    before, now = state.ledger.drivers[-1].software if state.ledger.drivers else started.software, started.software
+    if not is_same_version(before, now) or before.torch != now.torch:
+        notify(
+            f"resuming with a different version: {format_driver(before)} before, {format_driver(now)} now; reports "
+            "say so"
+        )
