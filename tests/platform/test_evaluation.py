@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmnas.platform.experiment.observer import mean_epochs_done
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.runner.driver import epochs_reached
 from fmnas.platform.workers import evaluation
 from fmnas.platform.workers.cancellation import CHECK_SECONDS, PastDeadline, Stopped, StopRequest, deadline
 from fmnas.platform.workers.evaluation import Evaluator, validate_evaluation, warm_up_torch
@@ -149,7 +149,7 @@ def test_in_process_the_pool_knows_the_epochs_of_its_job() -> None:
         report(0, 3, 0.5)
         report(1, 2, 0.5)
         seen.append(dict(pool.progress()))
-        seen.append(epochs_reached(pool, 2))
+        seen.append(mean_epochs_done(pool, 2))
         wait_for_stop(report, stop)
 
     pool = InProcessPool(Scripted(train), trial_seconds=0.01)
