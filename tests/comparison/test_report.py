@@ -147,13 +147,6 @@ def test_the_best_cell_is_drawn(make_run, tmp_path):
     assert "bo-fm/repeat-0, trial 0: objective 0.07000, validation error 0.06000" in text
 
 
-def test_a_second_report_replaces_the_first(make_table, tmp_path):
-    for objective in (2.0, 1.0):
-        _, text = report(make_table({("a", 0): [objective] * 3}), tmp_path)
-    assert "1.000" in text
-    assert "2.000" not in text
-
-
 def test_the_tables_hold_what_the_summary_holds(make_table, tmp_path):
     runs = {(name, r): [3.0 + r, 2.0 + r + (name == "b"), 1.0 + r] for name in "ab" for r in range(2)}
     trials = make_table(runs)
