@@ -110,7 +110,8 @@ def test_no_trials(make_run, tmp_path):
     summary, text = report(make_run("a", 0, [1.0]).iloc[:0], tmp_path)
     assert summary.optimizers == {}
     assert final_rows(summary) == []
-    assert summary.caution in text
+    assert summary.headline in text
+    assert "No full-fidelity result" in summary.caution
 
 
 def test_remarks_of_the_context(make_table, tmp_path):
