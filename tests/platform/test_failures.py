@@ -195,7 +195,10 @@ def test_an_optimizer_that_cannot_hear_a_result_ends_the_experiment_and_nothing_
         for arguments in (["run", "smoke", *CALM, "--out", str(out)], ["resume", str(out)]):
             assert main(arguments) == 1
             said = capsys.readouterr().err
-            assert "random/repeat-0: the optimizer failed when it heard of trial 3: ValueError: singular matrix" in said
+            assert (
+                "random/repeat-0: the optimizer failed to take the result of trial 3: ValueError: singular matrix"
+                in said
+            )
             assert "Traceback" not in said
             assert "cut" not in said
         for command in ("report", "status"):
