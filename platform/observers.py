@@ -1,9 +1,10 @@
 """The observer that a command adds to a run: it writes the report, and logs to MLflow."""
 
+from collections.abc import Callable
+
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import redact
-from fmnas.platform.display.modes import Screen
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.events import DriverWork
@@ -27,11 +28,11 @@ class Results(Observer):
     def __init__(
         self,
         directory: RunDirectory,
-        screen: Screen,
+        say: Callable[[str], None],
         is_uri_given: bool = False,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
-        self._directory, self._screen, self._is_uri_given = directory, screen, is_uri_given
+        self._directory, self._say, self._is_uri_given = directory, say, is_uri_given
         self._flush_seconds = flush_seconds
         self._summary: Summary | None = None
         self._report = TrackingReport()
@@ -46,7 +47,7 @@ class Results(Observer):
         self._state = state
         tracking = state.config.tracking
         if tracking.enabled and not self._is_uri_given and (line := withhold_credentials(tracking.uri or "")):
-            self._screen.say(line)
+            self._say(line)
         self._tracker = begin_tracking(state, self._directory, state.ledger.id, self._flush_seconds)
 
     def on_end(self, status: str, reason: str) -> None:
@@ -54,13 +55,13 @@ class Results(Observer):
         status = self._state.ledger.status or Ending.INTERRUPTED
         try:
             self._report, self._summary = finish_tracking(
-                self._tracker, self._state, self._directory, status, self._screen.say
+                self._tracker, self._state, self._directory, status, self._say
             )
         except ExperimentFailed as error:
             self._error = error
         except KeyboardInterrupt:
             command = self._directory.command("report")
-            self._screen.say(f"stopped before all was written: `fmnas {command}` writes the rest from the journal")
+            self._say(f"stopped before all was written: `fmnas {command}` writes the rest from the journal")
             raise
 
     def result(self, run: RunResult) -> ExperimentResult:
@@ -71,14 +72,14 @@ class Results(Observer):
         return ExperimentResult(run.status, run.reason, self._summary, self._report, store)
 
 
-def sync(directory: RunDirectory, screen: Screen) -> ExperimentResult:
+def sync(directory: RunDirectory, say: Callable[[str], None]) -> ExperimentResult:
     """Log to MLflow what it misses. Raises FmnasError while a driver works."""
     from fmnas.platform.experiment.configuration import require_tracking
 
     with driver_lock(directory, DriverWork.SYNC):
         state = read_state(directory)
         require_tracking(state.config.tracking, directory)
-        results = Results(directory, screen, flush_seconds=SYNC_SECONDS)
+        results = Results(directory, say, flush_seconds=SYNC_SECONDS)
         results.check(state.config)
         results.on_start(state, NoWorkers())
         status = Ending(state.ledger.status or Ending.INTERRUPTED)
