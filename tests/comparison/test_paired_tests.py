@@ -130,11 +130,6 @@ def test_one_against_the_rest_needs_fewer_repeats_than_all_pairs():
     assert [test.p_corrected for test in one.pairs] == pytest.approx([3 * 2 / 2**7] * 3)
 
 
-def test_an_optimizer_without_a_trial_is_tested_against_nobody():
-    comparisons = compare(values([1.0] * 8, [2.0] * 8), "z")
-    assert (comparisons.pairs, comparisons.repeats, comparisons.hypotheses) == ((), 0, "z")
-
-
 def test_repeats_that_are_tied_show_nothing():
     """Nine repeats, of which six differ: enough for one pair, and not for three."""
     a = [float(i) for i in range(9)]

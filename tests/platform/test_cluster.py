@@ -181,7 +181,7 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_g
     ray = connect(cluster.address)
     try:
         while ray.available_resources().get("CPU") != 2.0:
-            time.sleep(0.1)  # a worker that outlived its driver would keep its CPU for ever
+            time.sleep(0.1)  # a worker that outlived its driver would keep its CPU
     finally:
         ray.shutdown()
     assert main(["resume", str(out), *address]) == 0

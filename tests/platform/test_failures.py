@@ -175,7 +175,7 @@ def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
 
     worker = Worker(lambda data: Odd(), None, None)  # type: ignore[arg-type,return-value]
     for seconds in (math.inf, 60.0):
-        answer = worker.evaluate(Trial(0, {}, 1, "random"), seconds, 1)
+        answer = worker.evaluate(Trial(0, {}, 1, "random"), seconds, ("r", 0))
         assert isinstance(answer, FailedEvaluation)
         assert answer.status == FAILED
         assert answer.reason.startswith("TrainerError: it returned")

@@ -136,7 +136,7 @@ def test_a_worker_gives_back_the_memory_of_a_job_without_a_result_at_once(
     worker = Worker(lambda data: trainer, None, None)  # type: ignore[arg-type,return-value]
     held: list[int] = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(trainer.held))
-    answer = worker.evaluate(JOB.trial, 60.0, 1)
+    answer = worker.evaluate(JOB.trial, 60.0, ("r", 1))
     if error is RuntimeError:
         assert isinstance(answer, FailedEvaluation)
         assert answer.reason.startswith("ValueError: of the trial, with")
