@@ -40,7 +40,9 @@ def kept(cell: dict[str, Any]) -> dict[str, str]:
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = ("workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=5", "optimizers=[bo-fm, random]")
-    assert main(["run", "smoke", *(word for given in quick for word in ("-o", given)), "--progress", "quiet"]) == 0
+    assert (
+        main(["run", "smoke", *(word for override in quick for word in ("-o", override)), "--progress", "quiet"]) == 0
+    )
     names: dict[str, Any] = {"__name__": "page"}
     for block in BLOCKS:
         exec(block, names)

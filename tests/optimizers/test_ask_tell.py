@@ -75,13 +75,13 @@ def test_a_pair_of_functions_will_do_and_what_it_draws_is_its_own() -> None:
 
     def drawn(seed: int, callers: int) -> list[Any]:
         random.seed(callers)
-        optimizer, found = built(pair, seed=seed), []
+        optimizer, values = built(pair, seed=seed), []
         for _ in range(3):
             trial = optimizer.ask()
             assert trial is not None
-            found.append(trial.configuration["x"])
+            values.append(trial.configuration["x"])
             optimizer.tell(trial, 0.0)
-        return found
+        return values
 
     assert drawn(5, 1) == drawn(5, 2) != drawn(6, 1)
     assert len(set(drawn(5, 1))) == 3
@@ -173,7 +173,7 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    ("found", "can"),
+    ("candidate", "can"),
     [
         (Recorder, True),
         (Silent, False),
@@ -186,5 +186,5 @@ class Silent:
         (random, False),
     ],
 )
-def test_what_can_make_one(found: Any, can: bool) -> None:
-    assert is_factory(found) is can
+def test_what_can_make_one(candidate: Any, can: bool) -> None:
+    assert is_factory(candidate) is can

@@ -141,12 +141,12 @@ def test_one_that_breaks_rules(
     mine: Path, name: str, expected: dict[str, list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     code, verdicts, last = checked(f"{mine}:{name}", capfd, "--seconds", "1" if name == "Hangs" else "4")
-    found = broken(verdicts)
+    violations = broken(verdicts)
     assert (code, len(verdicts)) == (1, LINES)
-    assert last.endswith(f"{len(found)} of {LINES} rules broken")
+    assert last.endswith(f"{len(violations)} of {LINES} rules broken")
     for rule, words in expected.items():
         for word in words:
-            assert word in found[rule]
+            assert word in violations[rule]
 
 
 def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -107,9 +107,9 @@ def test_an_override_of_a_wrong_type_is_refused_in_words(key: str, value: str) -
 def test_the_same_holds_for_a_file_of_the_user_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text(yaml.safe_dump({**GOOD, "optimizers": ["bo-fm", "random"], "hypotheses": "bo-fm"}))
     assert main(["config", "mine.yaml", "-o", "optimizers=[random, tpe]"]) == 0
-    told = capsys.readouterr().out
-    assert yaml.safe_load(told)["hypotheses"] == "all"
-    assert "# hypotheses = all" in told
+    message = capsys.readouterr().out
+    assert yaml.safe_load(message)["hypotheses"] == "all"
+    assert "# hypotheses = all" in message
 
 
 def test_an_optimizer_can_be_added_to_the_list() -> None:

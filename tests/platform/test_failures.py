@@ -55,16 +55,18 @@ def test_a_failure_and_a_timeout_are_told_apart_everywhere(
     expected = {"2": ("timed_out", late), "4": ("failed", failed)}
     for row in rows(out):
         assert (row["status"], row["reason"]) == expected.get(row["trial"], ("finished", ""))
-    told = {(i["what"], i["text"], i["trials"]) for i in json.loads((out / "summary.json").read_text())["incidents"]}
-    assert {("timed_out", late, 1), ("failed", failed, 1)} <= told
+    incidents = {
+        (i["what"], i["text"], i["trials"]) for i in json.loads((out / "summary.json").read_text())["incidents"]
+    }
+    assert {("timed_out", late, 1), ("failed", failed, 1)} <= incidents
     page = (out / "report" / "index.html").read_text()
     assert "timed out" in page
     assert late in page
     client = MlflowClient(tracking_uri=f"sqlite:///{out / 'mlflow.db'}")
-    found = client.search_runs([client.get_experiment_by_name("smoke").experiment_id])
+    runs = client.search_runs([client.get_experiment_by_name("smoke").experiment_id])
     in_mlflow = {
         run.data.tags["fmnas.trial"]: (run.data.tags["status"], run.data.tags["reason"], run.info.status)
-        for run in found
+        for run in runs
         if run.data.tags.get("reason")
     }
     assert in_mlflow == {trial: (*ending, "FAILED") for trial, ending in expected.items()}

@@ -105,7 +105,7 @@ def test_a_wrong_override_is_answered_with_what_to_write(
 ) -> None:
     message = told(capsys, HERE, override)
     assert line in message
-    assert all(len(each) < 4 * LONGEST for each in message.splitlines())
+    assert all(len(printed_line) < 4 * LONGEST for printed_line in message.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,9 @@ def test_a_journal_that_cannot_be_written_is_refused(path: Path, monkeypatch: py
 
 
 def synced(monkeypatch: pytest.MonkeyPatch, what: Callable[[int], Any]) -> list[Any]:
-    found: list[Any] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: found.append(what(descriptor)))
-    return found
+    results: list[Any] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: results.append(what(descriptor)))
+    return results
 
 
 def test_a_new_journal_is_in_its_folder_after_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def driver(work: DriverWork, at: float, **software: Any) -> DriverStarted:
 
 
 def ledger_of(*events: Event | list[Event]) -> Ledger:
-    flat = [event for each in events for event in (each if isinstance(each, list) else [each])]
+    flat = [event for pending in events for event in (pending if isinstance(pending, list) else [pending])]
     return fold([Begun("id", FORMAT, CONFIG, 0.0), *flat])
 
 
@@ -137,7 +137,9 @@ def test_results_and_failures_are_charged_with_their_seconds() -> None:
 
 def test_what_runs_is_what_this_driver_started() -> None:
     ledger = ledger_of(trial_of(RUN, 0, 0.3), trial_of("bohb/repeat-0", 0, 0.3)[:2])
-    assert [(run, each.trial.id, each.worker) for run, each in ledger.running(2.0)] == [("bohb/repeat-0", 0, "w")]
+    assert [(run, pending.trial.id, pending.worker) for run, pending in ledger.running(2.0)] == [
+        ("bohb/repeat-0", 0, "w")
+    ]
     assert not list(ledger.running(2.1))
     assert (ledger.pending_count("bohb/repeat-0"), ledger.pending_count(RUN)) == (1, 0)
 
@@ -206,7 +208,7 @@ def test_retrainings_count_for_the_incumbent_and_the_latest_settings() -> None:
 
 
 def lost_seconds(ledger: Ledger) -> dict[int, float]:
-    return {each.trial.id: each.lost_seconds for each in (*ledger.results, *ledger.cancelled_results())}
+    return {pending.trial.id: pending.lost_seconds for pending in (*ledger.results, *ledger.cancelled_results())}
 
 
 def test_attempts_on_lost_workers_are_not_charged() -> None:
@@ -240,7 +242,7 @@ def test_what_ran_when_a_driver_crashed_is_lost_up_to_its_last_event() -> None:
 def test_unfinished_trials_are_those_asked_and_not_ended(count: int) -> None:
     events: list[Event] = [event for n in range(3) for event in (asked(n, 10 * n), start(n, 1, 10 * n + 1))]
     unfinished = ledger_of(events, *(finish(n, 1, 50 + n) for n in range(3 - count))).unfinished()
-    assert [(run, each.suggest_seconds) for run, each in unfinished] == [(RUN, 0.5)] * count
+    assert [(run, pending.suggest_seconds) for run, pending in unfinished] == [(RUN, 0.5)] * count
 
 
 def test_a_failure_is_charged_by_a_monotonic_clock() -> None:

@@ -23,7 +23,7 @@ class Case:
     option: str
     value: Any
     asks: int
-    others: tuple[tuple[str, Any], ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def built(entry: dict[str, Any], problem: str = "func2c") -> Optimizer:
 def by_hand(like: Optimizer, name: str, **settings: Any) -> Optimizer:
     """The same, from its class: with the same design and the budget, where it takes them."""
     optimizer = OPTIMIZERS[name].optimizer
-    given = {"initial_design": like.initial_design, "evaluations": EVALUATIONS}
-    taken = {key: value for key, value in given.items() if key in get_parameters(optimizer)}
+    arguments = {"initial_design": like.initial_design, "evaluations": EVALUATIONS}
+    taken = {key: value for key, value in arguments.items() if key in get_parameters(optimizer)}
     return optimizer(like.space, seed=like.seed, epochs=EPOCHS, **taken, **settings)
 
 
@@ -125,10 +125,10 @@ def test_the_joint_objective_is_modelled_by_its_logarithm() -> None:
     logarithms = by_hand(optimizer, "bo-fm", log_objective=False)
     values = [0.9, 0.4, 0.05, 0.6, 0.09, 0.3]
     for value in values:
-        for each, told in ((optimizer, value), (logarithms, float(np.log(value)))):
-            trial = each.ask()
+        for model, objective in ((optimizer, value), (logarithms, float(np.log(value)))):
+            trial = model.ask()
             assert trial is not None
-            each.tell(trial, told)
+            model.tell(trial, objective)
     asked, expected = optimizer.ask(), logarithms.ask()
     assert asked is not None
     assert expected is not None

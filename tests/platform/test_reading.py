@@ -130,9 +130,9 @@ def test_a_report_is_the_same_without_the_files_that_were_named(
     capsys.readouterr()
     for command in ("resume", "replay", "retrain"):
         assert main([command, "out"]) == 2
-        told = capsys.readouterr().err
-        assert ".py" in told
-        assert "version" not in told
+        message = capsys.readouterr().err
+        assert ".py" in message
+        assert "version" not in message
     assert main(["extend", "out", "-o", "repeats=2"]) == 2
     assert ".py" in capsys.readouterr().err
 

@@ -118,9 +118,9 @@ class Retraining:
 @given(seed=NUMBERS, repeat=st.integers(0, 99), trial=st.integers(0, 999))
 def test_fresh_seeds_are_a_function_of_three_numbers_and_never_a_searchs(seed: int, repeat: int, trial: int) -> None:
     fresh = retraining_seed(seed, repeat, trial)
-    others = [retraining_seed(seed, repeat, trial + 1), retraining_seed(seed, repeat + 1, trial)]
+    neighbours = [retraining_seed(seed, repeat, trial + 1), retraining_seed(seed, repeat + 1, trial)]
     assert fresh == retraining_seed(seed, repeat, trial)
-    assert fresh not in [*others, retraining_seed(seed + 1, repeat, trial)]
+    assert fresh not in [*neighbours, retraining_seed(seed + 1, repeat, trial)]
     assert 2**32 <= fresh < 2**63
     assert fresh % 2**32 != derived_seed(seed, repeat, trial)
 

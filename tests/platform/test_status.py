@@ -234,7 +234,7 @@ def test_a_finished_experiment_is_printed(finished: Path, capsys: pytest.Capture
 def test_a_driver_at_work_is_seen_and_not_disturbed_and_its_death_is_seen(tmp_path: Path) -> None:
     out, journal = tmp_path / "run", tmp_path / "run" / "journal.jsonl"
     overrides = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "optimizers=[random]"]
-    flags = [*CALM, *(flag for each in (*overrides, "fidelity.epochs=1000000") for flag in ("-o", each))]
+    flags = [*CALM, *(flag for override in (*overrides, "fidelity.epochs=1000000") for flag in ("-o", override))]
     command = [*FMNAS, "run", "quickstart", *flags, "--out", str(out)]
     driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
