@@ -90,7 +90,7 @@ def ran(command: str, folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def asked(optimizer: Optimizer) -> Trial:
+def ask_trial(optimizer: Optimizer) -> Trial:
     trial = optimizer.ask()
     assert trial is not None
     return trial
@@ -156,7 +156,7 @@ def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: An
     setting = registry.OptimizerContext(3, 5, 12, False, tuple(random_design(SPACE, 4, 0)))
     optimizer, again = (row.build(SPACE, setting, {}) for _ in range(2))
     for _ in range(12):
-        trial = asked(optimizer)
+        trial = ask_trial(optimizer)
         SPACE.validate(trial.configuration)
         objective = float((SPACE.encode(trial.configuration) ** 2).sum())
         optimizer.tell(trial, objective)
@@ -165,7 +165,7 @@ def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: An
     origins = [trial.origin for trial, _ in optimizer.history]
     assert origins[:4] == [INITIAL] * 4
     assert row.optimizer.chooses in origins[4:]
-    assert asked(optimizer) == asked(again)
+    assert ask_trial(optimizer) == ask_trial(again)
 
 
 @pytest.mark.usefixtures("named")

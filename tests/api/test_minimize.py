@@ -83,12 +83,14 @@ def test_a_seed_decides_what_is_suggested() -> None:
 
 def test_epochs_and_reports_are_given_by_name_to_what_objective_made() -> None:
     @objective(SPACE, epochs=4)
-    def trained(configuration: dict[str, Any], epochs: int, seed: int, report: Callable[[int, float], None]) -> float:
+    def objective_of_epochs(
+        configuration: dict[str, Any], epochs: int, seed: int, report: Callable[[int, float], None]
+    ) -> float:
         for epoch in range(epochs):
             report(epoch + 1, bowl(configuration) + 1 / (epoch + 1))
         return bowl(configuration) + 1 / epochs
 
-    result = minimize(trained, evaluations=6, optimizer="bohb")
+    result = minimize(objective_of_epochs, evaluations=6, optimizer="bohb")
     assert set(result.trials["epochs"]) == {1, 4}
     assert result.objective == pytest.approx(bowl(dict(result.best)) + 0.25)
 
@@ -210,7 +212,7 @@ def test_more_evaluations_are_added_to_what_is_there(tmp_path: Path) -> None:
         minimize(begun, evaluations=6, **same)
 
 
-def defined(text: str, file: str = "") -> Callable[..., Any]:
+def define_function(text: str, file: str = "") -> Callable[..., Any]:
     """What the last line of a text defines, as a cell of a notebook would; with a file, its source can be read."""
     names: dict[str, Any] = {}
     lines = [line + "\n" for line in text.splitlines()]
@@ -238,7 +240,11 @@ MAKER = "def make(a):\n    def f(c):\n        return c['x'] + a\n    return f\nf
 )
 def test_an_altered_function_is_said_to_be_altered(before: str, after: str, file: str, tmp_path: Path) -> None:
     same = {"space": SPACE, "optimizer": "random", "out": tmp_path / "kept"}
-    first, again, other = defined(before, file and "a"), defined(before, file and "b"), defined(after, file and "c")
+    first, again, other = (
+        define_function(before, file and "a"),
+        define_function(before, file and "b"),
+        define_function(after, file and "c"),
+    )
     for function in (first, again, other):
         function.__name__ = "f"
     result = minimize(first, evaluations=4, **same)

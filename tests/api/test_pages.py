@@ -30,7 +30,7 @@ def value_of(code: str, names: dict[str, Any]) -> Any:
     return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 
 
-def kept(cell: dict[str, Any]) -> dict[str, str]:
+def read_output(cell: dict[str, Any]) -> dict[str, str]:
     """A cell's kept output, by type; empty without one."""
     outputs = cell["outputs"]
     assert len(outputs) <= 1
@@ -62,7 +62,7 @@ def test_the_notebook_runs_and_shows_what_it_kept(tmp_path: Path, monkeypatch: p
     shown = 0
     for cell in CELLS:
         if cell["cell_type"] == "code":
-            value, output = value_of("".join(cell["source"]), names), kept(cell)
+            value, output = value_of("".join(cell["source"]), names), read_output(cell)
             assert (value is None) == (output == {}), cell["source"]
             shown += value is not None
             if isinstance(value, float):

@@ -201,7 +201,7 @@ def answer() -> Callable[[Pool, Job], Event]:
 Fate = Callable[[Job], str]
 
 
-def _configured(**changes: Any) -> Config:
+def _configure(**changes: Any) -> Config:
     data: dict[str, Any] = {
         "name": "t",
         "problem": "func2c",
@@ -293,7 +293,7 @@ def _results(journal: Path) -> dict[tuple[str, int], Any]:
 @pytest.fixture(scope="session")
 def configured() -> Callable[..., Config]:
     """configured(**changes): a small experiment with every optimizer."""
-    return _configured
+    return _configure
 
 
 @pytest.fixture(scope="session")

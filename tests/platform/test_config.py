@@ -271,7 +271,7 @@ WHOLE = [check_config(GOOD, "here").model_dump(mode="json"), *(load_config(n).mo
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> object:
+def mutate_config(draw: st.DrawFn) -> object:
     """A whole configuration, with every default, of which one to four parts were changed, dropped or doubled."""
     data = copy.deepcopy(draw(st.sampled_from(WHOLE)))
     for _ in range(draw(st.integers(1, 4))):
@@ -294,7 +294,7 @@ def mutated(draw: st.DrawFn) -> object:
 
 
 @settings(max_examples=MUTATIONS, suppress_health_check=[HealthCheck.too_slow])
-@given(data=mutated())
+@given(data=mutate_config())
 def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outside(
     data: object, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -83,7 +83,7 @@ def score(configuration: Configuration) -> float:
     return sum((float(value) - 0.3) ** 2 for value in configuration.values())
 
 
-def played(optimizer: Optimizer, asks: int) -> list[Trial]:
+def play_trials(optimizer: Optimizer, asks: int) -> list[Trial]:
     trials = []
     for _ in range(asks):
         trial = optimizer.ask()
@@ -96,16 +96,16 @@ def played(optimizer: Optimizer, asks: int) -> list[Trial]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.optimizer}-{case.option}={case.value}")
 def test_an_option_of_a_configuration_changes_what_is_suggested(case: Case) -> None:
     optimizer = built({"name": case.optimizer, **case.options})
-    expected = played(by_hand(optimizer, case.optimizer, **case.options), case.asks)
-    default = played(by_hand(optimizer, case.optimizer, **dict(case.others)), case.asks)
-    assert played(optimizer, case.asks) == expected
+    expected = play_trials(by_hand(optimizer, case.optimizer, **case.options), case.asks)
+    default = play_trials(by_hand(optimizer, case.optimizer, **dict(case.others)), case.asks)
+    assert play_trials(optimizer, case.asks) == expected
     assert expected != default
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_without_options_an_optimizer_has_its_own_defaults(name: str) -> None:
     optimizer = built({"name": name})
-    assert played(optimizer, 9) == played(by_hand(optimizer, name), 9)
+    assert play_trials(optimizer, 9) == play_trials(by_hand(optimizer, name), 9)
 
 
 @pytest.mark.parametrize("mix", [1.5, "all", True])

@@ -115,7 +115,7 @@ def test_a_resume_changes_no_number(whole: tuple[Path, int], tmp_path: Path) -> 
     assert main(["replay", str(tmp_path / "run")]) == 0
 
 
-def changed(run: Path, out: Path, old: str, new: str) -> RunDirectory:
+def copy_with_config(run: Path, out: Path, old: str, new: str) -> RunDirectory:
     """A copy of a run directory whose configuration says something else."""
     shutil.copytree(run, out)
     text = (out / "config.yaml").read_text()
@@ -134,20 +134,20 @@ def begun_so(directory: RunDirectory, old: str, new: str) -> RunDirectory:
 
 
 def test_a_resume_may_change_the_rhythm_and_nothing_else(whole: tuple[Path, int], tmp_path: Path) -> None:
-    state = load_state(changed(whole[0], tmp_path / "a", "every: 2", "every: 1"))
+    state = load_state(copy_with_config(whole[0], tmp_path / "a", "every: 2", "every: 1"))
     assert state.experiment.config.checkpoints.every == 1
-    off = changed(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
+    off = copy_with_config(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
     with pytest.raises(RunDirectoryError, match=r"continue_promoted = False") as caught:
         load_state(off)
     assert "checkpoints.every" in str(caught.value)
     with pytest.raises(ConfigError, match=r"continue_promoted = true: it needs checkpoints\.every"):
-        load_state(changed(whole[0], tmp_path / "c", "every: 2", "every: null"))
+        load_state(copy_with_config(whole[0], tmp_path / "c", "every: 2", "every: null"))
 
 
 def test_reports_do_not_mix_the_two(
     whole: tuple[Path, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = changed(whole[0], tmp_path / "other", "continue_promoted: true", "continue_promoted: false")
+    other = copy_with_config(whole[0], tmp_path / "other", "continue_promoted: true", "continue_promoted: false")
     begun_so(other, '"continue_promoted":true', '"continue_promoted":false')
     assert main(["report", str(whole[0]), str(other.root), "--out", str(tmp_path / "both")]) == 2
     assert "checkpoints.continue_promoted = true and false" in capsys.readouterr().err

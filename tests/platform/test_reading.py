@@ -96,13 +96,13 @@ def run(out: str, *overrides: str, **changes: Any) -> int:
 def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """lose(*files): they are gone, from memory, too."""
 
-    def lost(*files: str) -> None:
+    def delete_files(*files: str) -> None:
         for file in files:
             Path(file).unlink()
         for name in [name for name in sys.modules if name.startswith("fmnas_own.")]:
             monkeypatch.delitem(sys.modules, name)
 
-    return lost
+    return delete_files
 
 
 def tables(out: str) -> list[bytes]:
