@@ -54,9 +54,9 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
     from fmnas.platform.experiment.run_directory import run_directory
     from fmnas.platform.report.merge import load_report_input
 
-    if not all(isinstance(each, str | Path) for each in (directory, *more)):
+    if not all(isinstance(entry, str | Path) for entry in (directory, *more)):
         raise RunDirectoryError(f"load_run({directory!r}): give paths; several one by one: load_run(*directories)")
-    roots = [Path(each) for each in (directory, *more)]
+    roots = [Path(entry) for entry in (directory, *more)]
     for root in roots:
         run_directory(root)
     return RunResults(load_report_input(roots))
@@ -121,14 +121,14 @@ class RunResults:
         if optimizer is not None and optimizer not in rows:
             raise NoSuchResultError(f"optimizer {optimizer!r}: it must be one of {', '.join(rows)}")
         chosen = rows if optimizer is None else {optimizer: rows[optimizer]}
-        found = [
+        bests = [
             Best(name, row.best_configuration, row.best, row.best_run, row.best_trial)
             for name, row in chosen.items()
             if row.best_configuration is not None and row.best_run is not None and row.best_trial is not None
         ]
-        if not found:
+        if not bests:
             raise NoSuchResultError(f"{optimizer or 'no optimizer'}: no evaluation at full fidelity has finished yet")
-        return min(found, key=lambda each: each.objective)
+        return min(bests, key=lambda each: each.objective)
 
     def figure(self, name: str = "anytime") -> "Figure":
         """Draw a figure of the report. Raises NoSuchResultError, which lists all names, if there is none."""

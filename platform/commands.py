@@ -287,8 +287,8 @@ def _format_options(entry: "OptimizerEntry") -> str:
 
     parameters, texts = get_options(entry.optimizer), []
     for name, value in entry.validate_options({}).items():
-        others = [str(choice) for choice in get_choices(parameters[name].annotation) if choice != value]
-        texts.append(f"{name} {value} (or {', '.join(others)})" if others else f"{name} {value}")
+        alternatives = [str(choice) for choice in get_choices(parameters[name].annotation) if choice != value]
+        texts.append(f"{name} {value} (or {', '.join(alternatives)})" if alternatives else f"{name} {value}")
     options = ", ".join(texts) or "no options"
     return options if entry.takes_initial_design else f"{options}; no warm_start"
 

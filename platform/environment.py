@@ -81,12 +81,12 @@ def _libraries() -> dict[str, str]:
     import numpy
 
     blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
-    found = {"numpy_blas": f"{blas.get('name')} {blas.get('version')}"}
+    versions = {"numpy_blas": f"{blas.get('name')} {blas.get('version')}"}
     if torch := sys.modules.get("torch"):  # loading it takes seconds
         built = torch.__config__.show()
-        found |= {name: match[1] for name, words in _TORCH_LIBRARIES.items() if (match := re.search(words, built))}
-        found["torch_capability"] = torch.backends.cpu.get_cpu_capability()
-    return found
+        versions |= {name: match[1] for name, words in _TORCH_LIBRARIES.items() if (match := re.search(words, built))}
+        versions["torch_capability"] = torch.backends.cpu.get_cpu_capability()
+    return versions
 
 
 def _gpus() -> list[str]:

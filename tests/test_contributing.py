@@ -90,7 +90,7 @@ def ran(command: str, folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def asked(optimizer: Optimizer) -> Trial:
+def ask_trial(optimizer: Optimizer) -> Trial:
     trial = optimizer.ask()
     assert trial is not None
     return trial
@@ -137,7 +137,7 @@ def test_with_the_examples_where_the_page_says_the_tests_pass(tmp_path: Path) ->
     tests = ["test_house.py", "comparison/test_page.py", "trainers/test_synthetic.py", "platform/test_options.py"]
     tests += ["platform/test_problems.py::test_a_failure_is_told_as_a_bad_result_of_each_problem"]
     chosen = "not wheel and (not test_options or every_option or hill)"
-    command = [sys.executable, "-m", "pytest", "-k", chosen, *(f"tests/{each}" for each in tests)]
+    command = [sys.executable, "-m", "pytest", "-k", chosen, *(f"tests/{file_name}" for file_name in tests)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -156,7 +156,7 @@ def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: An
     setting = registry.OptimizerContext(3, 5, 12, False, tuple(random_design(SPACE, 4, 0)))
     optimizer, again = (row.build(SPACE, setting, {}) for _ in range(2))
     for _ in range(12):
-        trial = asked(optimizer)
+        trial = ask_trial(optimizer)
         SPACE.validate(trial.configuration)
         objective = float((SPACE.encode(trial.configuration) ** 2).sum())
         optimizer.tell(trial, objective)
@@ -165,13 +165,13 @@ def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: An
     origins = [trial.origin for trial, _ in optimizer.history]
     assert origins[:4] == [INITIAL] * 4
     assert row.optimizer.chooses in origins[4:]
-    assert asked(optimizer) == asked(again)
+    assert ask_trial(optimizer) == ask_trial(again)
 
 
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: row.name)
 def test_an_optimizer_runs(row: Any, tmp_path: Path) -> None:
-    (command,) = (each for each in COMMANDS if OPTIMIZERS[0].name in each)
+    (command,) = (line for line in COMMANDS if OPTIMIZERS[0].name in line)
     trials = ran(command.replace(OPTIMIZERS[0].name, row.name), tmp_path / "run")
     assert [trial["status"] for trial in trials] == ["finished"] * 8
     assert {trial["optimizer"] for trial in trials} == {row.name}
@@ -191,7 +191,7 @@ def test_a_problem_evaluates_its_minimum_and_runs(tmp_path: Path) -> None:
     problem = problems.problem(row.name)
     best = Trial(0, {"x1": float(np.pi), "x2": 2.275}, 1, INITIAL)
     assert problem.trainer.evaluate(best).objective == pytest.approx(problem.minimum, abs=2e-6)
-    (command,) = (each for each in COMMANDS if f"problem={row.name}" in each)
+    (command,) = (line for line in COMMANDS if f"problem={row.name}" in line)
     trials = ran(command, tmp_path / "run")
     objectives = [float(trial["objective"]) for trial in trials]
     assert len(objectives) == 8
@@ -202,7 +202,7 @@ def test_a_problem_evaluates_its_minimum_and_runs(tmp_path: Path) -> None:
 def test_a_figure_is_on_the_page_with_its_caption(
     written: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (command,) = (each for each in COMMANDS if f"problem={PROBLEMS[0].name}" in each)
+    (command,) = (line for line in COMMANDS if f"problem={PROBLEMS[0].name}" in line)
     ran(command, tmp_path / "run")
     capsys.readouterr()
     assert main(["report", str(tmp_path / "run")]) == 0

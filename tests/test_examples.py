@@ -18,7 +18,7 @@ QUICK = ("workers.kind=in-process", "tracking.enabled=false", "budget.evaluation
 def test_it_runs_from_the_folder_above(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
-    overrides = [word for given in QUICK for word in ("-o", given)]
+    overrides = [word for override in QUICK for word in ("-o", override)]
     assert main(["run", f"examples/{path.name}", *overrides, "--out", "run", "--progress", "quiet"]) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert all(facts["best"] < 0.5 for facts in summary["optimizers"].values())
@@ -27,11 +27,11 @@ def test_it_runs_from_the_folder_above(path: Path, tmp_path: Path, monkeypatch: 
 def test_the_page_on_own_problems_shows_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "own-problem.md").read_text()
     for name, kind in (("tune_me.py", "python"), ("mine.yaml", "yaml")):
-        found = re.search(rf"```{kind}\n(.*?)```", page, flags=re.DOTALL)
-        assert found is not None
-        (tmp_path / name).write_text(found[1])
+        match = re.search(rf"```{kind}\n(.*?)```", page, flags=re.DOTALL)
+        assert match is not None
+        (tmp_path / name).write_text(match[1])
     monkeypatch.chdir(tmp_path)
-    overrides = [word for given in (*QUICK, "initial_design=3") for word in ("-o", given)]
+    overrides = [word for override in (*QUICK, "initial_design=3") for word in ("-o", override)]
     assert main(["run", "mine.yaml", *overrides, "--out", "run", "--progress", "quiet"]) == 0
 
 

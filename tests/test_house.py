@@ -82,7 +82,7 @@ def test_chambers_form_no_circle() -> None:
         mine = path.relative_to(ROOT).with_suffix("").parts
         used = (name.split(".")[1:] for name in imports(path) if name.startswith(f"fmnas.{mine[0]}."))
         below.setdefault(chamber_of(mine), set()).update(map(chamber_of, used))
-    order = TopologicalSorter({name: others - {name} for name, others in below.items()})
+    order = TopologicalSorter({name: targets - {name} for name, targets in below.items()})
     order.prepare()  # raises CycleError, which names the circle
 
 
@@ -178,7 +178,7 @@ def test_the_wheel_works_in_an_empty_folder(installed: Path, tmp_path: Path) -> 
     assert all(Path(place).is_relative_to(installed.parent) for place in places.splitlines())
     assert "smoke" in run("fmnas", "list", "configs")
     quick = ("workers.kind=in-process", "tracking.enabled=false")
-    run("fmnas", "run", "smoke", *(word for given in quick for word in ("-o", given)))
+    run("fmnas", "run", "smoke", *(word for override in quick for word in ("-o", override)))
     assert (tmp_path / "runs/smoke/report/index.html").is_file()
     code = "print(minimize(lambda given: given['x'] ** 2, [Real('x', -1.0, 1.0)], 4).objective)"
     imports = "from fmnas.api import minimize; from fmnas.search_spaces import Real; "

@@ -39,7 +39,7 @@ def test_the_example_runs_and_replays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert main(["replay", str(out)]) == 0
 
 
-@pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] == "check" and "optuna" not in each[1]])
+@pytest.mark.parametrize("command", [words for words in COMMANDS if words[0] == "check" and "optuna" not in words[1]])
 def test_what_it_checks_keeps_every_rule(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,8 +81,8 @@ def test_modules_that_are_named_exist(document: str) -> None:
     words = set(re.findall(r"\bfmnas\.[a-z_]+(?:\.\w+)*", DOCUMENTS[document])) - rows
     for name in words:
         module, _, last = name.rpartition(".")
-        found = importlib.import_module(module)
-        assert hasattr(found, last) or importlib.import_module(name), name
+        loaded = importlib.import_module(module)
+        assert hasattr(loaded, last) or importlib.import_module(name), name
 
 
 def test_the_map_has_every_package() -> None:

@@ -58,7 +58,7 @@ def _warm_start_note(entry: OptimizerConfig, config: Config, warm_starts: Mappin
     code = "function" if split_reference(config.problem)[0] == IN_MEMORY else "file"
     other_code = f" The {code} of the problem was different there." if source.altered else ""
     starts = {label: (other.experiment, other.label) for label, other in warm_starts.items()}
-    takers = [each.label for each in config.optimizers if each.implementation.takes_initial_design]
+    takers = [competitor.label for competitor in config.optimizers if competitor.implementation.takes_initial_design]
     unpaired = [label for label in takers if starts.get(label) != starts[entry.label]]
     pairing = f" Its pairing with {', '.join(unpaired)} is weaker: they start from other trials." if unpaired else ""
     return (

@@ -72,9 +72,9 @@ def current_tracking(directory: RunDirectory) -> tuple[str, TrackingConfig]:
     try:
         tracking = TrackingConfig.model_validate(data.get("tracking") or {})
     except ValidationError as error:
-        found = error.errors()[0]
-        key = ".".join(map(str, ("tracking", *found["loc"])))
-        raise RunDirectoryError(f"{directory.config}: {key}: {found['msg']}: fix it there") from None
+        details = error.errors()[0]
+        key = ".".join(map(str, ("tracking", *details["loc"])))
+        raise RunDirectoryError(f"{directory.config}: {key}: {details['msg']}: fix it there") from None
     require_tracking(tracking, directory)
     return str(data.get("name", "")), tracking
 

@@ -222,15 +222,15 @@ _TUPLES = ("errors", "runs")
 def event_to_dict(event: Event) -> dict[str, Any]:
     """Convert an event to plain JSON data: its name under "event", and its fields."""
     data: dict[str, Any] = {"event": EVENT_NAMES[type(event)]}
-    for each in fields(event):
-        value = getattr(event, each.name)
+    for attribute in fields(event):
+        value = getattr(event, attribute.name)
         if isinstance(value, Trial | Evaluation):
             value = value.to_dict()
         elif isinstance(value, Software):
             value = asdict(value)
-        elif each.name == "warm_starts":
+        elif attribute.name == "warm_starts":
             value = {label: known.to_dict() for label, known in value.items()}
-        data[each.name] = value
+        data[attribute.name] = value
     return data
 
 

@@ -227,7 +227,9 @@ class Ledger:
 
     def running(self, since: float) -> Iterator[tuple[str, PendingTrial]]:
         """Yield (run, trial) of the trials that are running, if the current driver began at that time."""
-        return ((name, each) for name, each in self.unfinished() if each.is_running and each.started_at >= since)
+        return (
+            (name, pending) for name, pending in self.unfinished() if pending.is_running and pending.started_at >= since
+        )
 
     def pending_count(self, run: str) -> int:
         """Return the number of pending trials of a run."""
@@ -241,9 +243,13 @@ class Ledger:
         """Return run -> its retraining with the latest settings, if that is of the run's present incumbent."""
         if self.retraining is None:
             return {}
-        found = self.retrained.get(settings_of(self.retraining), {})
+        retrained_runs = self.retrained.get(settings_of(self.retraining), {})
         best = {result.run: result.trial.id for result in self.incumbents()}
-        return {run: found[run] for run in best if run in found and found[run].trial_id == best[run]}
+        return {
+            run: retrained_runs[run]
+            for run in best
+            if run in retrained_runs and retrained_runs[run].trial_id == best[run]
+        }
 
     def _configure(self, event: Begun | Extended) -> None:
         """Set the configuration: runs that exist keep what they did, and get the new budget."""

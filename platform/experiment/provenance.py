@@ -106,7 +106,7 @@ def hash_function(function: Callable[..., Any]) -> str:
     if code is None:
         return ""
     bound += [*(called.__defaults__ or ()), *(called.__kwdefaults__ or {}).values()]
-    changed = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
+    changed = {instruction.argval for instruction in dis.get_instructions(code) if instruction.opname == "STORE_DEREF"}
     cells = dict(zip(code.co_freevars, called.__closure__ or (), strict=True))
     bound += [cell.cell_contents for name, cell in cells.items() if name not in changed]
     values = (repr(value) for value in bound if isinstance(value, bool | int | float | complex | str | bytes))
@@ -158,8 +158,8 @@ def different_file_notes(states: Sequence[ExperimentState]) -> list[str]:
             hashes.setdefault(key, set()).add(recorded_hashes(state.ledger, key))
     return [
         f"{labels[key]} differs between these experiments: results of several versions are compared."
-        for key, found in hashes.items()
-        if len(found) > 1
+        for key, versions in hashes.items()
+        if len(versions) > 1
     ]
 
 

@@ -82,12 +82,12 @@ def replay(
         elif result is not None:
             steps[result.run].append((line, result))
     counts = {name: sum(isinstance(what, Trial) for _, what in steps[name]) for name in ledger.runs}
-    mismatches = [each for name in counts for each in _replay_run(name, steps[name])]
-    return counts, sorted(mismatches, key=lambda each: each.line)
+    mismatches = [mismatch for name in counts for mismatch in _replay_run(name, steps[name])]
+    return counts, sorted(mismatches, key=lambda mismatch: mismatch.line)
 
 
 def _replay_run(name: str, steps: Sequence[Step]) -> list[Mismatch]:
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     seeds: dict[int, int] = {}
     experiment: Experiment | None = None
     for index, (line, what) in enumerate(steps):
@@ -104,16 +104,18 @@ def _replay_run(name: str, steps: Sequence[Step]) -> list[Mismatch]:
         seeds[what.id] = what.seed
         if mismatch is None:
             continue
-        found.append(mismatch)
-        if len(found) == MAX_MISMATCHES:
-            found[-1] = replace(mismatch, reason=f"{MAX_MISMATCHES} mismatches: the rest of this run is not compared")
+        mismatches.append(mismatch)
+        if len(mismatches) == MAX_MISMATCHES:
+            mismatches[-1] = replace(
+                mismatch, reason=f"{MAX_MISMATCHES} mismatches: the rest of this run is not compared"
+            )
             break
         try:
             _rebuild(experiment, name, steps[: index + 1])
         except (FmnasError, ExperimentFailed) as error:
-            found[-1] = replace(mismatch, reason=f"the rest of this run cannot be replayed: {error}")
+            mismatches[-1] = replace(mismatch, reason=f"the rest of this run cannot be replayed: {error}")
             break
-    return found
+    return mismatches
 
 
 def _rebuild(experiment: Experiment, name: str, steps: Sequence[Step]) -> None:

@@ -79,9 +79,9 @@ def _merge(sources: Sequence[ReportSource]) -> ReportInput:
     _check_independent(sources)
     numbers = _number_repeats(sources)
     inputs = [_renumber(source, numbers) for source in sources]
-    tables = [each.trials for each in inputs if not each.trials.empty]
+    tables = [report.trials for report in inputs if not report.trials.empty]
     trials = pd.concat(tables, ignore_index=True) if tables else inputs[0].trials
-    return ReportInput(trials, _merge_contexts(sources, [each.context for each in inputs]))
+    return ReportInput(trials, _merge_contexts(sources, [report.context for report in inputs]))
 
 
 def _check_out(folder: RunDirectory) -> None:
@@ -115,8 +115,8 @@ def _is_merged_report(folder: RunDirectory) -> bool:
 
 def _check_comparable(sources: Sequence[ReportSource]) -> None:
     """Raise RunDirectoryError, naming every setting that differs, unless all directories can be compared."""
-    first, *others = sources
-    for other in others:
+    first, *rest = sources
+    for other in rest:
         lines = "\n".join(f"  {line}" for line in format_differences(_settings(first), _settings(other)))
         if lines:
             raise RunDirectoryError(
@@ -141,7 +141,7 @@ def _settings(source: ReportSource) -> dict[str, Any]:
         **objective_settings(config, load_space(source.directory), data_hash(source.directory)),
         **{key: plain[key] for key in ("budget", "initial_design", "on_failure")},
         "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
-        **{f"optimizer {each.label}": optimizer_settings(each) for each in config.optimizers},
+        **{f"optimizer {optimizer.label}": optimizer_settings(optimizer) for optimizer in config.optimizers},
     }
 
 
@@ -200,7 +200,7 @@ def _renumber(source: ReportSource, numbers: Mapping[Repeat, int]) -> ReportInpu
     context = replace(
         context,
         retrained=None if context.retrained is None else renumber(context.retrained),
-        pending=[replace(each, run=names[each.run]) for each in context.pending],
+        pending=[replace(pending_trial, run=names[pending_trial.run]) for pending_trial in context.pending],
         runs=runs,
         pauses={str(source.directory.root): context.pauses[""]},
         learning={(names[run], trial): curve for (run, trial), curve in context.learning.items()},
@@ -219,7 +219,7 @@ def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportCo
         name=" + ".join(dict.fromkeys(context.name for context in contexts)),
         environment={name: context.environment for name, context in zip(names, contexts, strict=True)},
         config_text="\n".join(f"# {name}\n{c.config_text}" for name, c in zip(names, contexts, strict=True)),
-        pending=[each for context in contexts for each in context.pending],
+        pending=[pending_trial for context in contexts for pending_trial in context.pending],
         finished=all(context.finished for context in contexts),
         retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
         hypotheses=hypotheses,

@@ -70,9 +70,11 @@ def _fixed_variables(config: Config, problem: Problem) -> str:
 
 def _budget(config: Config) -> str:
     evaluations, epochs, seconds = config.budget.evaluations, config.fidelity.epochs, config.budget.seconds
-    each = "" if epochs == 1 else f" of {epochs} epochs"
+    per_evaluation = "" if epochs == 1 else f" of {epochs} epochs"
     limit = "" if seconds is None else f", at most {seconds:,.10g} seconds"
-    return f"Budget per optimizer and repeat: {evaluations} evaluations{each}{limit}. Repeats: {config.repeats}"
+    return (
+        f"Budget per optimizer and repeat: {evaluations} evaluations{per_evaluation}{limit}. Repeats: {config.repeats}"
+    )
 
 
 def _initial_design(config: Config) -> str:

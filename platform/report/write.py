@@ -98,7 +98,11 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         files=PAGE_FILES,
         full_training=search_fidelity(config),
         pauses={"": state.ledger.pauses},
-        learning={(each.run, each.trial.id): each.evaluation.curve for each in state.ledger.results if each.evaluation},
+        learning={
+            (result.run, result.trial.id): result.evaluation.curve
+            for result in state.ledger.results
+            if result.evaluation
+        },
     )
 
 

@@ -38,7 +38,10 @@ def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Con
     keys = apply_overrides(data, overrides)
     known = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
     if isinstance(data["optimizers"], list):
-        data["optimizers"] = [known.get(each, each) if isinstance(each, str) else each for each in data["optimizers"]]
+        data["optimizers"] = [
+            known.get(optimizer, optimizer) if isinstance(optimizer, str) else optimizer
+            for optimizer in data["optimizers"]
+        ]
         if "optimizers+" in keys:
             data["optimizers"] = _without_repetitions(data["optimizers"], known)
     after = check_config(data, place, HINT)

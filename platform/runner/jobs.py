@@ -52,7 +52,10 @@ class SearchJobs:
 
     def unfinished_jobs(self, driver: Driver) -> Iterable[Job]:
         """Return the pending trials of an earlier driver; results that a warm start has are recorded."""
-        jobs = [Job(run, each.trial, each.attempt + 1) for (run, _), each in self._ledger.pending.items()]
+        jobs = [
+            Job(run, interrupted.trial, interrupted.attempt + 1)
+            for (run, _), interrupted in self._ledger.pending.items()
+        ]
         return [job for job in jobs if not self._record_known_result(driver, job)]
 
     def next_job(self, driver: Driver) -> Job | None:
@@ -153,7 +156,7 @@ class RetrainingJobs:
     def __init__(self, state: ExperimentState, results: Sequence[TrialResult], epochs: int, test_images: int) -> None:
         self._attempts, self._test_images = state.config.workers.attempts, test_images
         seed = state.config.seed
-        self._jobs = [Job(each.run, retraining_trial(each, seed, epochs)) for each in results]
+        self._jobs = [Job(result.run, retraining_trial(result, seed, epochs)) for result in results]
 
     def unfinished_jobs(self, driver: Driver) -> Iterable[Job]:
         return self._jobs

@@ -176,7 +176,7 @@ def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float
     split = load(settings.images) if left else None
     if split is not None:
         check_same_data(split, directory)
-    begun = RetrainingBegun(**asdict(settings), runs=tuple(each.run for each in left), at=at)
+    begun = RetrainingBegun(**asdict(settings), runs=tuple(result.run for result in left), at=at)
     events: list[Event] = [driver_started(config, DriverWork.RETRAINING, at), begun]
     if split is None:
         is_latest = ledger.retraining is not None and settings_of(ledger.retraining) == settings

@@ -112,14 +112,14 @@ def _workers(config: Config) -> int:
 
 def design_warnings(config: Config) -> list[str]:
     """Return one warning per weakness of the design; none for most configurations."""
-    found = _of_repeats(config)
+    warnings = _of_repeats(config)
     dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
     for i, entry in enumerate(config.optimizers):
         option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
         plan = SearchPlan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
         text = entry.implementation.optimizer.config_warning(entry.settings, plan)
-        found += [f"{entry.label}: {text}"] if text else []
-    return found
+        warnings += [f"{entry.label}: {text}"] if text else []
+    return warnings
 
 
 def _of_repeats(config: Config) -> list[str]:

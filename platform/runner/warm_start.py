@@ -45,7 +45,7 @@ def load_warm_starts(
     existing: of an experiment that is extended; kept as it is. Raises ConfigError, naming the optimizer, if a directory
     cannot be read or compared with this experiment, or has too few or too many trials.
     """
-    found = {}
+    warm_starts = {}
     for i, entry in enumerate(config.optimizers):
         if entry.warm_start is None:
             continue
@@ -55,8 +55,8 @@ def load_warm_starts(
                 data = _load(config, entry.label, entry.warm_start, data)
             except (ConfigError, RunDirectoryError) as error:
                 raise ConfigError(f"optimizers.{i}.warm_start = {format_value(entry.warm_start)}: {error}") from None
-        found[entry.label] = data
-    return found
+        warm_starts[entry.label] = data
+    return warm_starts
 
 
 def check_warm_start_data(warm_starts: Mapping[str, WarmStartData], digest: str) -> None:
@@ -137,10 +137,10 @@ def _check_budget(budget: BudgetConfig, trials: Sequence[WarmStartTrial], name: 
 
 def _finished_trials(ledger: Ledger, label: str) -> dict[int, list[WarmStartTrial]]:
     """Return repeat -> the finished full-fidelity trials of an optimizer, as suggested, each configuration once."""
-    found: dict[int, dict[str, WarmStartTrial]] = {}
+    trials_of: dict[int, dict[str, WarmStartTrial]] = {}
     for result in sorted(ledger.results, key=lambda result: result.trial.id):
         trial, evaluation = result.trial, result.evaluation
         if result.optimizer == label and evaluation is not None and is_full(trial.epochs, ledger.full_epochs):
             known = WarmStartTrial(trial.id, dict(trial.configuration), trial.epochs, trial.seed, evaluation)
-            found.setdefault(result.repeat, {}).setdefault(json.dumps(known.configuration, sort_keys=True), known)
-    return {repeat: list(trials.values()) for repeat, trials in found.items()}
+            trials_of.setdefault(result.repeat, {}).setdefault(json.dumps(known.configuration, sort_keys=True), known)
+    return {repeat: list(trials.values()) for repeat, trials in trials_of.items()}

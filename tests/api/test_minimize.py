@@ -56,14 +56,14 @@ def raise_interrupt() -> None:
 
 
 def test_bo_fm_finds_the_bottom_of_a_bowl(capsys: pytest.CaptureFixture[str]) -> None:
-    found = minimize(bowl, SPACE, 20)
-    assert found.best["kind"] == "b"
-    assert 0 <= found.objective < 0.01
-    assert found.objective == bowl(dict(found.best)) == found.trials["objective"].min()
-    assert len(found.trials) == 20
-    assert found.reason == ""
-    assert isinstance(found.plot(), Figure)
-    assert "20 trials" in repr(found)
+    result = minimize(bowl, SPACE, 20)
+    assert result.best["kind"] == "b"
+    assert 0 <= result.objective < 0.01
+    assert result.objective == bowl(dict(result.best)) == result.trials["objective"].min()
+    assert len(result.trials) == 20
+    assert result.reason == ""
+    assert isinstance(result.plot(), Figure)
+    assert "20 trials" in repr(result)
     assert capsys.readouterr() == ("", "")
 
 
@@ -71,8 +71,8 @@ def test_a_lambda_will_do_and_nothing_is_kept(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.chdir(tmp_path)
-    found = minimize(lambda configuration: abs(configuration["x"]), SPACE, 6, "random")
-    assert found.objective == abs(found.best["x"])
+    result = minimize(lambda configuration: abs(configuration["x"]), SPACE, 6, "random")
+    assert result.objective == abs(result.best["x"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,20 +83,22 @@ def test_a_seed_decides_what_is_suggested() -> None:
 
 def test_epochs_and_reports_are_given_by_name_to_what_objective_made() -> None:
     @objective(SPACE, epochs=4)
-    def trained(configuration: dict[str, Any], epochs: int, seed: int, report: Callable[[int, float], None]) -> float:
+    def objective_of_epochs(
+        configuration: dict[str, Any], epochs: int, seed: int, report: Callable[[int, float], None]
+    ) -> float:
         for epoch in range(epochs):
             report(epoch + 1, bowl(configuration) + 1 / (epoch + 1))
         return bowl(configuration) + 1 / epochs
 
-    found = minimize(trained, evaluations=6, optimizer="bohb")
-    assert set(found.trials["epochs"]) == {1, 4}
-    assert found.objective == pytest.approx(bowl(dict(found.best)) + 0.25)
+    result = minimize(objective_of_epochs, evaluations=6, optimizer="bohb")
+    assert set(result.trials["epochs"]) == {1, 4}
+    assert result.objective == pytest.approx(bowl(dict(result.best)) + 0.25)
 
 
 def test_constraints_hold() -> None:
     space = Space([Real("x", 0.0, 1.0), Real("y", 0.0, 1.0)], [LinearConstraint({"x": 1.0, "y": 1.0}, bound=1.0)])
-    found = minimize(lambda configuration: -configuration["x"] - configuration["y"], space, 8, "random")
-    assert (found.trials["x"] + found.trials["y"] <= 1.0).all()
+    result = minimize(lambda configuration: -configuration["x"] - configuration["y"], space, 8, "random")
+    assert (result.trials["x"] + result.trials["y"] <= 1.0).all()
 
 
 def test_options_are_the_optimizers() -> None:
@@ -113,11 +115,11 @@ def test_an_exception_is_a_failed_trial(capsys: pytest.CaptureFixture[str]) -> N
             raise ValueError("not a")
         return bowl(configuration)
 
-    found = minimize(touchy, SPACE, 20, "random", failures=20)
-    failed = found.trials[found.trials["kind"] == "a"]
+    result = minimize(touchy, SPACE, 20, "random", failures=20)
+    failed = result.trials[result.trials["kind"] == "a"]
     assert set(failed["status"]) == {"failed"}
     assert failed["reason"].str.contains("ValueError: not a").all()
-    assert len(found.trials) == 20
+    assert len(result.trials) == 20
     assert capsys.readouterr() == ("", "")
 
 
@@ -130,9 +132,9 @@ def test_too_many_failures_in_a_row_end_it_with_what_there_is() -> None:
         return format_count(configuration)
 
     with pytest.warns(UserWarning, match="4 trials in a row failed, .*the disk is full"):
-        found = minimize(breaks, SPACE, 20, "random", failures=4)
-    assert found.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 4
-    assert found.reason in repr(found)
+        result = minimize(breaks, SPACE, 20, "random", failures=4)
+    assert result.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 4
+    assert result.reason in repr(result)
 
 
 @pytest.mark.parametrize("evaluations", [4, 20])
@@ -145,10 +147,10 @@ def test_without_a_result_it_fails_and_says_why(evaluations: int) -> None:
 def test_ctrl_c_gives_what_there_is(does: Callable[[], object]) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.warns(UserWarning, match="interrupted: "):
-        found = minimize(Counted(4, does), SPACE, 20, "random")
-    assert set(found.trials["status"]) == {"finished"}
-    assert 3 <= len(found.trials) <= 4
-    assert found.objective == found.trials["objective"].min()
+        result = minimize(Counted(4, does), SPACE, 20, "random")
+    assert set(result.trials["status"]) == {"finished"}
+    assert 3 <= len(result.trials) <= 4
+    assert result.objective == result.trials["objective"].min()
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -164,13 +166,13 @@ def test_it_goes_on_from_its_directory_with_the_same_suggestions(tmp_path: Path)
     out = tmp_path / "moved on"
     with pytest.warns(UserWarning, match="interrupted"):
         minimize(first, SPACE, out=out, **same)
-    found = minimize(second, SPACE, out=str(out), **same)
+    result = minimize(second, SPACE, out=str(out), **same)
     assert (first.calls, second.calls) == (6, 7)  # the sixth is repeated
-    assert found.trials["x"].tolist() == whole.trials["x"].tolist()
+    assert result.trials["x"].tolist() == whole.trials["x"].tolist()
     assert not (out / "report").exists()
     again = minimize(third, SPACE, out=out, **same)
     assert third.calls == 0
-    assert (again.best, again.objective) == (found.best, found.objective)
+    assert (again.best, again.objective) == (result.best, result.objective)
 
 
 @pytest.fixture
@@ -202,15 +204,15 @@ def test_more_evaluations_are_added_to_what_is_there(tmp_path: Path) -> None:
     same = {"space": SPACE, "optimizer": "random", "out": tmp_path / "growing"}
     begun, added, once_more = Counted(), Counted(), Counted()
     minimize(begun, evaluations=6, **same)
-    found = minimize(added, evaluations=10, **same)
-    assert (added.calls, len(found.trials)) == (4, 10)
+    result = minimize(added, evaluations=10, **same)
+    assert (added.calls, len(result.trials)) == (4, 10)
     again = minimize(once_more, evaluations=10, **same)
-    assert (once_more.calls, again.best) == (0, found.best)
+    assert (once_more.calls, again.best) == (0, result.best)
     with pytest.raises(RunDirectoryError, match="evaluations = 6: it has 10, and there may be more, not fewer"):
         minimize(begun, evaluations=6, **same)
 
 
-def defined(text: str, file: str = "") -> Callable[..., Any]:
+def define_function(text: str, file: str = "") -> Callable[..., Any]:
     """What the last line of a text defines, as a cell of a notebook would; with a file, its source can be read."""
     names: dict[str, Any] = {}
     lines = [line + "\n" for line in text.splitlines()]
@@ -238,11 +240,17 @@ MAKER = "def make(a):\n    def f(c):\n        return c['x'] + a\n    return f\nf
 )
 def test_an_altered_function_is_said_to_be_altered(before: str, after: str, file: str, tmp_path: Path) -> None:
     same = {"space": SPACE, "optimizer": "random", "out": tmp_path / "kept"}
-    first, again, other = defined(before, file and "a"), defined(before, file and "b"), defined(after, file and "c")
+    first, again, other = (
+        define_function(before, file and "a"),
+        define_function(before, file and "b"),
+        define_function(after, file and "c"),
+    )
     for function in (first, again, other):
         function.__name__ = "f"
-    found = minimize(first, evaluations=4, **same)
-    assert minimize(again, evaluations=5, **same).trials["objective"].tolist()[:4] == found.trials["objective"].tolist()
+    result = minimize(first, evaluations=4, **same)
+    assert (
+        minimize(again, evaluations=5, **same).trials["objective"].tolist()[:4] == result.trials["objective"].tolist()
+    )
     with pytest.warns(UserWarning, match="f is not the function that .*kept has results of") as warned:
         assert len(minimize(other, evaluations=5, **same).trials) == 5
     assert warned[0].filename == __file__
@@ -289,9 +297,9 @@ def test_its_directory_can_be_read_without_the_function_and_not_gone_on_with(
     capsys.readouterr()
     before = (kept / "journal.jsonl").read_bytes()
     assert main(["resume", str(kept)]) == 2
-    told = capsys.readouterr().err
-    assert "bowl was handed to fmnas.api.minimize" in told
-    assert "call minimize again with the same function, space and out=DIR" in told
+    message = capsys.readouterr().err
+    assert "bowl was handed to fmnas.api.minimize" in message
+    assert "call minimize again with the same function, space and out=DIR" in message
     assert (kept / "journal.jsonl").read_bytes() == before
 
 
@@ -310,7 +318,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"evaluations": 0}, r"  evaluations = 0"),
         ({"evaluations": "6"}, r"  evaluations = '6'"),
@@ -326,27 +334,29 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
         ({"function": objective(SPACE)(bowl)}, "the problem has its own; leave it out"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_touched(wrong: dict[str, Any], told: str, tmp_path: Path) -> None:
-    given = {"function": bowl, "space": SPACE, "evaluations": 6, "optimizer": "random", "out": tmp_path / "out"}
-    with pytest.raises(FmnasError, match=told) as raised:
-        minimize(**{**given, **wrong})
+def test_what_cannot_be_is_refused_before_anything_is_touched(
+    wrong: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    arguments = {"function": bowl, "space": SPACE, "evaluations": 6, "optimizer": "random", "out": tmp_path / "out"}
+    with pytest.raises(FmnasError, match=message) as raised:
+        minimize(**{**arguments, **wrong})
     assert isinstance(raised.value, ConfigError | TrainerError)
     assert "-o KEY" not in str(raised.value)
     assert not (tmp_path / "out").exists()
 
 
 def test_searches_may_lie_in_threads_and_in_each_other() -> None:
-    found: dict[int, float] = {}
+    objectives: dict[int, float] = {}
 
     def search(seed: int) -> None:
-        found[seed] = minimize(bowl, SPACE, 6, "random", seed).objective
+        objectives[seed] = minimize(bowl, SPACE, 6, "random", seed).objective
 
     threads = [threading.Thread(target=search, args=(seed,)) for seed in (1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {seed: minimize(bowl, SPACE, 6, "random", seed).objective for seed in (1, 2)}
+    assert objectives == {seed: minimize(bowl, SPACE, 6, "random", seed).objective for seed in (1, 2)}
 
     def outer(configuration: dict[str, Any]) -> float:
         inner = minimize(lambda each: (each["y"] - configuration["x"]) ** 2, [Real("y", -1.0, 1.0)], 4, "random")
@@ -371,12 +381,12 @@ def test_a_function_may_change_the_working_directory(
         return bowl(configuration)
 
     same = {"space": SPACE, "optimizer": "random", "out": "kept"}
-    found = minimize(moves, evaluations=4, **same)
+    result = minimize(moves, evaluations=4, **same)
     assert set(folders) == {tmp_path}
     assert Path.cwd() == tmp_path
     assert not (tmp_path / "kept" / "driver.lock").exists()
     again = minimize(moves, evaluations=4, **same)
-    assert (len(folders), again.best) == (4, found.best)
+    assert (len(folders), again.best) == (4, result.best)
     os.chdir(tmp_path)
     minimize(moves, evaluations=6, **same)
     assert len(folders) == 6
@@ -385,8 +395,8 @@ def test_a_function_may_change_the_working_directory(
 
 def test_progress_tells_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
     minimize(bowl, SPACE, 4, "random", progress=True)
-    told = capsys.readouterr().out
-    assert all(f"trial {number} " in told for number in range(4))
+    output = capsys.readouterr().out
+    assert all(f"trial {number} " in output for number in range(4))
 
 
 def test_the_configuration_on_disk_is_whole(kept: Path) -> None:
@@ -407,8 +417,8 @@ def test_more_failures_in_a_row_may_be_allowed_later(tmp_path: Path) -> None:
     same = {"space": SPACE, "evaluations": 12, "optimizer": "random", "out": tmp_path / "run"}
     with pytest.warns(UserWarning, match="3 trials in a row failed.*failures= of minimize"):
         minimize(breaks, failures=3, **same)
-    found = minimize(breaks, failures=9, **same)
-    assert found.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 6 + ["finished"] * 3
+    result = minimize(breaks, failures=9, **same)
+    assert result.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 6 + ["finished"] * 3
 
 
 def test_a_problem_of_several_seeds_can_be_read_again(tmp_path: Path) -> None:
@@ -417,8 +427,8 @@ def test_a_problem_of_several_seeds_can_be_read_again(tmp_path: Path) -> None:
             return Evaluation(trial.configuration["x"] ** 2, errors=(0.1, 0.2, 0.3))
 
     task = Problem(Space(SPACE), lambda data, hardware: Trainer(), penalty=30.0, seeds=3, objective="what it is")
-    found = minimize(task, evaluations=4, optimizer="random", out=tmp_path / "run")
+    result = minimize(task, evaluations=4, optimizer="random", out=tmp_path / "run")
     again = load_run(tmp_path / "run")
-    assert again.best().objective == found.objective
+    assert again.best().objective == result.objective
     assert {"error_seed_1", "error_seed_3"} <= set(again.trials.columns)
-    assert again != found.results, "results are compared by identity: a table has no truth value"
+    assert again != result.results, "results are compared by identity: a table has no truth value"

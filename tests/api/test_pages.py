@@ -30,7 +30,7 @@ def value_of(code: str, names: dict[str, Any]) -> Any:
     return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 
 
-def kept(cell: dict[str, Any]) -> dict[str, str]:
+def read_output(cell: dict[str, Any]) -> dict[str, str]:
     """A cell's kept output, by type; empty without one."""
     outputs = cell["outputs"]
     assert len(outputs) <= 1
@@ -40,7 +40,9 @@ def kept(cell: dict[str, Any]) -> dict[str, str]:
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = ("workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=5", "optimizers=[bo-fm, random]")
-    assert main(["run", "smoke", *(word for given in quick for word in ("-o", given)), "--progress", "quiet"]) == 0
+    assert (
+        main(["run", "smoke", *(word for override in quick for word in ("-o", override)), "--progress", "quiet"]) == 0
+    )
     names: dict[str, Any] = {"__name__": "page"}
     for block in BLOCKS:
         exec(block, names)
@@ -60,7 +62,7 @@ def test_the_notebook_runs_and_shows_what_it_kept(tmp_path: Path, monkeypatch: p
     shown = 0
     for cell in CELLS:
         if cell["cell_type"] == "code":
-            value, output = value_of("".join(cell["source"]), names), kept(cell)
+            value, output = value_of("".join(cell["source"]), names), read_output(cell)
             assert (value is None) == (output == {}), cell["source"]
             shown += value is not None
             if isinstance(value, float):

@@ -59,9 +59,9 @@ def test_a_table_is_that_of_the_report(name: str, one: Path, results: RunResults
 
 
 def test_trials_are_typed(one: Path, results: RunResults) -> None:
-    there = pd.read_csv(one / "trials.csv", keep_default_na=False)
-    assert results.trials["trial"].tolist() == there["trial"].tolist()
-    assert results.trials["objective"].tolist() == pytest.approx(there["objective"].astype(float).tolist())
+    table = pd.read_csv(one / "trials.csv", keep_default_na=False)
+    assert results.trials["trial"].tolist() == table["trial"].tolist()
+    assert results.trials["objective"].tolist() == pytest.approx(table["objective"].astype(float).tolist())
     assert isinstance(results.trials["finished_at"].dtype, pd.DatetimeTZDtype)
     assert results.trials["epochs"].dtype == "Int64"
 

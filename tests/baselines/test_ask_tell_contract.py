@@ -135,11 +135,11 @@ def test_another_process_suggests_the_same(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).resolve())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as other:
         here = suggest_with_all()  # meanwhile
-        there = json.loads(other.communicate()[0])
-    assert list(here) == list(there)
+        theirs = json.loads(other.communicate()[0])
+    assert list(here) == list(theirs)
     for name, suggested in here.items():
         assert all(suggested.values()), f"{name} refuses a space"
-        require_same_suggestions(suggested, there[name])
+        require_same_suggestions(suggested, theirs[name])
 
 
 def test_packages_are_loaded_by_their_users_alone() -> None:

@@ -66,13 +66,15 @@ def test_golden_augmented_ei(case: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("case", GOLDEN["trust_region"], ids=lambda case: case["case"])
 def test_golden_lengths(case: dict[str, Any]) -> None:
-    given = case["settings"]
+    arguments = case["settings"]
     rules = GrowthRules(
-        SizeRange(given["length_init"], given["length_min"], given["length_max"]),
-        SizeRange(given["length_init_discrete"], given["length_min_discrete"], given["length_max_discrete"]),
-        given["tr_multiplier"],
-        given["succtol"],
-        given["failtol"],
+        SizeRange(arguments["length_init"], arguments["length_min"], arguments["length_max"]),
+        SizeRange(
+            arguments["length_init_discrete"], arguments["length_min_discrete"], arguments["length_max_discrete"]
+        ),
+        arguments["tr_multiplier"],
+        arguments["succtol"],
+        arguments["failtol"],
     )
     region, last = TrustRegion.initial(rules), len(case["successes"]) - 1
     assert case["restart_at_step"] in (-1, last)

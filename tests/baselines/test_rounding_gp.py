@@ -86,11 +86,11 @@ def test_with_trials_pending_the_relaxed_process_has_the_output_scale_of_the_res
             plain.append(surface.posterior.s2)
             return super().candidates(surface, state)
 
-    def noted(surface: Surface, *given: Any) -> tuple[Points, torch.Tensor]:
+    def record_scales(surface: Surface, *given: Any) -> tuple[Points, torch.Tensor]:
         scales.append((surface.posterior.s2, plain[-1]))
         return alternating_search(surface, *given)
 
-    monkeypatch.setattr(rounding_gp, "alternating_search", noted)
+    monkeypatch.setattr(rounding_gp, "alternating_search", record_scales)
     optimizer = Noted(SPACE, initial_design=random_design(SPACE, 5, 0))
     for _ in range(5):
         trial = optimizer.ask()

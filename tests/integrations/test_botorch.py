@@ -61,13 +61,13 @@ def test_the_kernel_is_that_of_bofms_own_processes(name: KernelName, space: Spac
         for parameter in fast.parameters
     }
     odds = values["odds"][0, 0]
-    given = {
+    attributes = {
         "lengthscale": values["theta"][0],
         "alpha": values["alpha"][0],
         "beta": values["beta"][0],
         "weights": torch.stack([odds, torch.ones(())]) / (1 + odds),
     }
-    for attribute, value in given.items():
+    for attribute, value in attributes.items():
         if hasattr(slow, attribute) and getattr(slow, attribute).numel():
             setattr(slow, attribute, value)
     i, j = pair_indices(len(X))

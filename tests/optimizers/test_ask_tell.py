@@ -68,23 +68,23 @@ def test_numpys_values_are_pythons_and_in_order() -> None:
 def test_a_pair_of_functions_will_do_and_what_it_draws_is_its_own() -> None:
     def pair(space: Space, seed: int) -> Any:
         def ask() -> Configuration:
-            drawn = random.random(), np.random.random(), float(torch.rand(1))
-            return {**space.sample(np.random.default_rng(0)), "x": sum(drawn) / 3}
+            draws = random.random(), np.random.random(), float(torch.rand(1))
+            return {**space.sample(np.random.default_rng(0)), "x": sum(draws) / 3}
 
         return ask, lambda configuration, objective: random.random()
 
-    def drawn(seed: int, callers: int) -> list[Any]:
+    def ask_values(seed: int, callers: int) -> list[Any]:
         random.seed(callers)
-        optimizer, found = built(pair, seed=seed), []
+        optimizer, values = built(pair, seed=seed), []
         for _ in range(3):
             trial = optimizer.ask()
             assert trial is not None
-            found.append(trial.configuration["x"])
+            values.append(trial.configuration["x"])
             optimizer.tell(trial, 0.0)
-        return found
+        return values
 
-    assert drawn(5, 1) == drawn(5, 2) != drawn(6, 1)
-    assert len(set(drawn(5, 1))) == 3
+    assert ask_values(5, 1) == ask_values(5, 2) != ask_values(6, 1)
+    assert len(set(ask_values(5, 1))) == 3
 
 
 def test_a_private_random_state_goes_on_and_leaves_the_callers() -> None:
@@ -173,7 +173,7 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    ("found", "can"),
+    ("candidate", "can"),
     [
         (Recorder, True),
         (Silent, False),
@@ -186,5 +186,5 @@ class Silent:
         (random, False),
     ],
 )
-def test_what_can_make_one(found: Any, can: bool) -> None:
-    assert is_factory(found) is can
+def test_what_can_make_one(candidate: Any, can: bool) -> None:
+    assert is_factory(candidate) is can

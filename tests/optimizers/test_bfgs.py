@@ -17,7 +17,7 @@ def box(lower: list[float], upper: list[float]) -> Box:
     return Box(torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64))
 
 
-def differentiated(f: Callable[[Tensor], Tensor]) -> Objective:
+def with_gradient(f: Callable[[Tensor], Tensor]) -> Objective:
     """f [b, d] -> [b] as an objective with its gradient."""
 
     def objective(x: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,7 +35,7 @@ def rosenbrock(x: Tensor) -> Tensor:
 
 def scipys(f: Callable[[Tensor], Tensor], start: np.ndarray, bounds: Box) -> float:
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
-        v, g = differentiated(f)(torch.from_numpy(x)[None], torch.arange(1))
+        v, g = with_gradient(f)(torch.from_numpy(x)[None], torch.arange(1))
         return v.item(), g[0].numpy()
 
     pairs = list(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
@@ -56,7 +56,7 @@ def test_quadratic_in_a_box_is_at_its_minimum(seed: int, d: int) -> None:
 
     bounds = box([-1.0] * d, [1.0] * d)
     start = rng.uniform(-1, 1, (4, d))
-    x, values = minimise(differentiated(f), torch.from_numpy(start), bounds, iterations=500, tolerance=1e-14)
+    x, values = minimise(with_gradient(f), torch.from_numpy(start), bounds, iterations=500, tolerance=1e-14)
     assert (x == bounds.clip(x)).all()
     slope = 2 * (x - center) @ Q
     still = torch.where(
@@ -76,7 +76,7 @@ def test_rosenbrock_in_a_box_equals_scipys(lower: list[float], upper: list[float
     start = bounds.lower + torch.from_numpy(np.random.default_rng(0).random((5, len(lower)))) * (
         bounds.upper - bounds.lower
     )
-    x, values = minimise(differentiated(rosenbrock), start, bounds, iterations=1000, tolerance=1e-14)
+    x, values = minimise(with_gradient(rosenbrock), start, bounds, iterations=1000, tolerance=1e-14)
     assert (x == bounds.clip(x)).all()
     expected = [scipys(rosenbrock, row.numpy(), bounds) for row in start]
     # From some starts scipy's path ends in another valley: what counts is the best, and that none is lost.
@@ -117,12 +117,12 @@ def test_never_worse_than_the_start_and_never_outside(seed: int, iterations: int
     def f(x: Tensor) -> Tensor:
         return torch.sin(x @ W.T).sum(-1)  # many valleys
 
-    def watched(x: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    def check_bounds(x: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         assert (x == bounds.clip(x)).all()
-        return differentiated(f)(x, which)
+        return with_gradient(f)(x, which)
 
     start = torch.from_numpy(rng.uniform(-3, 3, (5, 3)))  # outside as well
-    x, values = minimise(watched, start, bounds, iterations=iterations)
+    x, values = minimise(check_bounds, start, bounds, iterations=iterations)
     np.testing.assert_allclose(values, f(x), rtol=1e-12)
     assert (values <= f(bounds.clip(start))).all()
 

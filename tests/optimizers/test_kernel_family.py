@@ -65,7 +65,7 @@ FAMILY = [
 ]
 
 
-def shuffled(kernel: Any, seed: int) -> Any:
+def randomize_parameters(kernel: Any, seed: int) -> Any:
     """The kernel with parameters drawn at random."""
     generator = torch.Generator().manual_seed(seed)
     for parameter in kernel.parameters():
@@ -81,7 +81,7 @@ def test_positive_definite_symmetric_and_its_own_diagonal(
 ) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.continuous) > 0))
     points = torch.from_numpy(space.sample_encoded(np.random.default_rng(seed), 12))
-    kernel = shuffled(make(space), seed)
+    kernel = randomize_parameters(make(space), seed)
     K = gram(kernel, points)
     np.testing.assert_allclose(K, K.T, atol=1e-12)
     assert np.linalg.eigvalsh(K).min() > -1e-9 * K.max()
@@ -91,7 +91,7 @@ def test_positive_definite_symmetric_and_its_own_diagonal(
 
 @pytest.mark.parametrize("make", FAMILY)
 def test_batches_equal_their_members(make: Any) -> None:
-    batch = shuffled(make(GOLDEN_SPACE, batch_shape=torch.Size([3])), 1)
+    batch = randomize_parameters(make(GOLDEN_SPACE, batch_shape=torch.Size([3])), 1)
     K = batch(X.expand(3, *X.shape)).to_dense().detach()
     assert K.shape == (3, 12, 12)
     for b in range(3):
@@ -103,7 +103,7 @@ def test_batches_equal_their_members(make: Any) -> None:
 
 @pytest.mark.parametrize("make", [kernel for kernel in FAMILY if kernel is not kernels.ModDif])
 def test_never_increases_with_the_distance(make: Any) -> None:
-    kernel = shuffled(make(GOLDEN_SPACE), 2)
+    kernel = randomize_parameters(make(GOLDEN_SPACE), 2)
     points = X[:1].repeat(7, 1)
     points[:, 0] = torch.tensor([0.0, 0.01, 0.1, 0.5, 1.0, 3.0, 30.0]).double()
     points[1:, 3:] = torch.tensor([1.0, 2.0, 1.0]).double()

@@ -65,7 +65,7 @@ def test_a_long_note_is_cut() -> None:
 
 
 def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
-    given: Any = Suggestion(
+    suggestion: Any = Suggestion(
         {"k": np.int64(3), "x": np.float32(0.5)},
         PROMOTION,
         epochs=np.int64(3),
@@ -75,7 +75,7 @@ def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
 
     class Numpys(Drawing):
         def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
-            return given
+            return suggestion
 
     design: Any = [{"k": 3.0, "x": 1}]
     numpys = Numpys(SPACE, epochs=25, initial_design=DESIGN)

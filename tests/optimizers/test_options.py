@@ -102,9 +102,9 @@ class Modern(Mine):
 
 
 def test_annotations_as_text_are_resolved_and_those_of_bases_count() -> None:
-    found = annotations(Modern)
-    assert list(found) == ["rate", "size", "rule", "share", "plain", "table"]
-    assert (found["share"], found["size"], found["table"]) == (
+    resolved = annotations(Modern)
+    assert list(resolved) == ["rate", "size", "rule", "share", "plain", "table"]
+    assert (resolved["share"], resolved["size"], resolved["table"]) == (
         Annotated[float, UNIT, "a share"],
         Annotated[int, Interval(ge=2)],
         Any,

@@ -50,12 +50,12 @@ def run_trials(optimizer: Optimizer, complete: Callable[[Trial], Trial] = lambda
 def test_it_suggests_what_the_inner_one_would_and_completes_it(name: str, fixed: dict[str, object]) -> None:
     subspace = Subspace(SPACE, fixed)
 
-    def complete(trial: Trial) -> Trial:
+    def complete_trial(trial: Trial) -> Trial:
         return Trial(**{**vars(trial), "configuration": subspace.complete(trial.configuration)})
 
-    alone = run_trials(MAKERS[name](subspace.free), complete)
+    alone = run_trials(MAKERS[name](subspace.free), complete_trial)
     whole = run_trials(SubspaceOptimizer(subspace, MAKERS[name](subspace.free)))
-    assert whole == [complete(trial) for trial in alone]
+    assert whole == [complete_trial(trial) for trial in alone]
     for trial in whole:
         SPACE.validate(trial.configuration)
         assert {key: trial.configuration[key] for key in fixed} == fixed

@@ -104,10 +104,10 @@ class Server:
         """Every run of every experiment: its tags, and its status."""
         experiments = self._post("experiments/search", {"max_results": 100}).get("experiments", [])
         ids = [experiment["experiment_id"] for experiment in experiments]
-        found = self._post("runs/search", {"experiment_ids": ids, "max_results": 1000}).get("runs", [])
+        runs_found = self._post("runs/search", {"experiment_ids": ids, "max_results": 1000}).get("runs", [])
         return [
             {**{tag["key"]: tag["value"] for tag in run["data"].get("tags", [])}, "is": run["info"]["status"]}
-            for run in found
+            for run in runs_found
         ]
 
     def trials(self) -> Counter[tuple[str, str]]:
@@ -201,7 +201,7 @@ def answer() -> Callable[[Pool, Job], Event]:
 Fate = Callable[[Job], str]
 
 
-def _configured(**changes: Any) -> Config:
+def _configure(**changes: Any) -> Config:
     data: dict[str, Any] = {
         "name": "t",
         "problem": "func2c",
@@ -282,18 +282,18 @@ def _asks(journal: Path) -> list[tuple[str, str]]:
 
 def _results(journal: Path) -> dict[tuple[str, int], Any]:
     """(run, trial) -> objective; fails on a trial that finished twice."""
-    found: dict[tuple[str, int], Any] = {}
+    objectives: dict[tuple[str, int], Any] = {}
     for event in events_of(journal, Finished):
         key = event.run, event.trial_id
-        assert key not in found
-        found[key] = event.evaluation.objective
-    return found
+        assert key not in objectives
+        objectives[key] = event.evaluation.objective
+    return objectives
 
 
 @pytest.fixture(scope="session")
 def configured() -> Callable[..., Config]:
     """configured(**changes): a small experiment with every optimizer."""
-    return _configured
+    return _configure
 
 
 @pytest.fixture(scope="session")
@@ -321,7 +321,7 @@ def results() -> Callable[[Path], dict[tuple[str, int], Any]]:
 
 
 def _forge(journal: Path, change: Callable[[str], str]) -> None:
-    events = [json.loads(change(json.dumps(each, separators=(",", ":")))) for each in journal_dicts(journal)]
+    events = [json.loads(change(json.dumps(event, separators=(",", ":")))) for event in journal_dicts(journal)]
     write_journal(journal, list(map(event_from_dict, events)))
 
 

@@ -91,7 +91,7 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
-def checked(use: str, capfd: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
+def check_optimizer(use: str, capfd: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
     """Exit code; rule -> verdict with what is said of it; the last line. Nothing else is printed."""
     code = main(["check", use, *more])
     printed = capfd.readouterr()
@@ -114,7 +114,7 @@ def broken(verdicts: dict[str, str]) -> dict[str, str]:
     [("random", []), ("{mine}:Mine", ["-o", "slow=0.5"]), ("{mine}:Object", ["-o", "start=3"])],
 )
 def test_one_that_keeps_every_rule(mine: Path, use: str, options: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    code, verdicts, last = checked(use.format(mine=mine), capfd, *options)
+    code, verdicts, last = check_optimizer(use.format(mine=mine), capfd, *options)
     assert (code, len(verdicts), broken(verdicts)) == (0, LINES, {})
     assert {text.split()[0] for text in verdicts.values()} == {"ok"}
     assert f"0 of {LINES} rules broken" in last
@@ -140,17 +140,17 @@ def test_options_of_one_that_takes_none_are_refused(capsys: pytest.CaptureFixtur
 def test_one_that_breaks_rules(
     mine: Path, name: str, expected: dict[str, list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, verdicts, last = checked(f"{mine}:{name}", capfd, "--seconds", "1" if name == "Hangs" else "4")
-    found = broken(verdicts)
+    code, verdicts, last = check_optimizer(f"{mine}:{name}", capfd, "--seconds", "1" if name == "Hangs" else "4")
+    violations = broken(verdicts)
     assert (code, len(verdicts)) == (1, LINES)
-    assert last.endswith(f"{len(found)} of {LINES} rules broken")
+    assert last.endswith(f"{len(violations)} of {LINES} rules broken")
     for rule, words in expected.items():
         for word in words:
-            assert word in found[rule]
+            assert word in violations[rule]
 
 
 def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, verdicts, _ = checked(f"{mine}:Never", capfd)
+    code, verdicts, _ = check_optimizer(f"{mine}:Never", capfd)
     assert code == 1
     assert verdicts == {STARTS: "FAILS SystemExit: I do not feel like it (mine.py, line 51)"}
 
@@ -163,7 +163,7 @@ def test_a_process_that_does_not_begin_in_time_is_said(monkeypatch: pytest.Monke
 
 
 def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, verdicts, _ = checked(f"{mine}:Sequential", capfd)
+    code, verdicts, _ = check_optimizer(f"{mine}:Sequential", capfd)
     assert (code, broken(verdicts)) == (0, {})
     skipped = {rule for rule, text in verdicts.items() if text.startswith("skipped")}
     assert skipped == {"many trials may be pending", "results may come in any order"}

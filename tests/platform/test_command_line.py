@@ -34,7 +34,7 @@ def flags(*overrides: str) -> list[str]:
     return [flag for override in overrides for flag in ("-o", override)]
 
 
-def refused(arguments: list[str], capsys: Capture) -> str:
+def run_refused(arguments: list[str], capsys: Capture) -> str:
     """The message of a command that must end with exit code 2."""
     assert main(arguments) == 2
     message = capsys.readouterr().err
@@ -108,13 +108,13 @@ def test_the_authors_points_can_be_asked_for_and_resumed(tmp_path: Path) -> None
 
 def test_existing_folders_and_files_are_not_changed(small: Path, tmp_path: Path, capsys: Capture) -> None:
     before = contents(small)
-    assert f"fmnas resume {small}" in refused(["run", "smoke", *FAST, "--out", str(small)], capsys)
+    assert f"fmnas resume {small}" in run_refused(["run", "smoke", *FAST, "--out", str(small)], capsys)
     assert contents(small) == before
     (tmp_path / "thesis").mkdir()
     file = tmp_path / "thesis" / "thesis.tex"
     file.write_text("years")
     for out in (file.parent, file, file / "run"):
-        message = refused(["run", "smoke", *FAST, "--out", str(out)], capsys)
+        message = run_refused(["run", "smoke", *FAST, "--out", str(out)], capsys)
         assert str(out) in message
         assert "--out" in message
     assert contents(tmp_path) == {file: b"years"}
@@ -122,7 +122,7 @@ def test_existing_folders_and_files_are_not_changed(small: Path, tmp_path: Path,
 
 @pytest.mark.parametrize("command", ["resume", "report", "ui", "replay", "sync", "retrain"])
 def test_a_folder_that_is_not_a_run_directory_is_named(command: str, tmp_path: Path, capsys: Capture) -> None:
-    assert str(tmp_path) in refused([command, str(tmp_path)], capsys)
+    assert str(tmp_path) in run_refused([command, str(tmp_path)], capsys)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_folder_that_is_not_a_run_directory_is_named(command: str, tmp_path: P
 def test_wrong_input_writes_nothing(
     config: str, overrides: list[str], words: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    message = refused(["run", config, *FAST, *flags(*overrides), "--out", str(tmp_path / "run")], capsys)
+    message = run_refused(["run", config, *FAST, *flags(*overrides), "--out", str(tmp_path / "run")], capsys)
     assert all(word in message for word in words)
     assert not (tmp_path / "run").exists()
 
@@ -153,7 +153,7 @@ def test_a_truncated_dataset_is_named(tmp_path: Path, capsys: Capture) -> None:
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
         (raw / f"{name}-ubyte").write_bytes(b"\x00\x00\x08\x03\x00\x00\xea\x60")
     overrides = [*FAST, "-o", f"data.root={tmp_path}", "--out", str(tmp_path / "run")]
-    assert "ubyte" in refused(["run", "quickstart", *overrides], capsys)
+    assert "ubyte" in run_refused(["run", "quickstart", *overrides], capsys)
     assert not (tmp_path / "run").exists()
 
 
@@ -161,7 +161,7 @@ def test_a_changed_configuration_is_not_resumed(copied: Path, capsys: Capture) -
     path, journal = copied / "config.yaml", (copied / "journal.jsonl").read_bytes()
     data = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump({**data, "seed": 5, "workers": {"kind": "in-process", "attempts": 9}}))
-    message = refused(["resume", str(copied)], capsys)
+    message = run_refused(["resume", str(copied)], capsys)
     assert "seed = 5" in message
     assert "attempts" not in message
     assert (copied / "journal.jsonl").read_bytes() == journal
@@ -183,7 +183,7 @@ def test_the_message_of_a_changed_configuration_names_the_command_to_extend(
     out.mkdir()
     begin(out / "journal.jsonl", check_config(data, "here"))
     (out / "config.yaml").write_text(yaml.safe_dump({**data, **change}))
-    message = refused(["resume", str(out)], capsys)
+    message = run_refused(["resume", str(out)], capsys)
     assert (f"fmnas extend {out} {option}" in message) == bool(option)
 
 
@@ -223,7 +223,7 @@ def test_lists_have_a_line_each(what: str, name: str, capsys: Capture) -> None:
     assert any(line.startswith(name) for line in lines)
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
     if what != "optimizers":
-        assert "--options" in refused(["list", what, "--options"], capsys)
+        assert "--options" in run_refused(["list", what, "--options"], capsys)
 
 
 @pytest.mark.usefixtures("all_figures")
@@ -291,14 +291,14 @@ def test_the_ui_needs_a_directory_with_tracking(
     copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     (copied / "config.yaml").unlink()
-    assert "tracking.enabled" in refused(["ui", str(copied)], capsys)
+    assert "tracking.enabled" in run_refused(["ui", str(copied)], capsys)
     for age, name in enumerate(("newer", "older")):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "journal.jsonl").touch()
         os.utime(tmp_path / "runs" / name / "journal.jsonl", (1e9 - age, 1e9 - age))
     assert commands._latest_run_directory(tmp_path / "runs").name == "newer"
     monkeypatch.chdir(copied)
-    assert "fmnas ui DIR" in refused(["ui"], capsys)
+    assert "fmnas ui DIR" in run_refused(["ui"], capsys)
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def with_value(key: str, value: object) -> dict[str, object]:
 
 
 def test_the_same_optimizer_may_compete_several_times_under_labels_of_its_own() -> None:
-    given = ["bohb", {"name": "bohb", "label": "bohb-2", "eta": 2}]
-    config = check_config(with_value("optimizers", given) | {"hypotheses": "bohb-2"}, "my.yaml")
+    entries = ["bohb", {"name": "bohb", "label": "bohb-2", "eta": 2}]
+    config = check_config(with_value("optimizers", entries) | {"hypotheses": "bohb-2"}, "my.yaml")
     assert [(entry.name, entry.label, entry.options) for entry in config.optimizers] == [
         ("bohb", "bohb", {}),
         ("bohb", "bohb-2", {"eta": 2}),
@@ -271,7 +271,7 @@ WHOLE = [check_config(GOOD, "here").model_dump(mode="json"), *(load_config(n).mo
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> object:
+def mutate_config(draw: st.DrawFn) -> object:
     """A whole configuration, with every default, of which one to four parts were changed, dropped or doubled."""
     data = copy.deepcopy(draw(st.sampled_from(WHOLE)))
     for _ in range(draw(st.integers(1, 4))):
@@ -294,7 +294,7 @@ def mutated(draw: st.DrawFn) -> object:
 
 
 @settings(max_examples=MUTATIONS, suppress_health_check=[HealthCheck.too_slow])
-@given(data=mutated())
+@given(data=mutate_config())
 def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outside(
     data: object, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -312,12 +312,12 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
             build_experiment(runs)
         raise ConfigError("far enough")
 
-    with pytest.MonkeyPatch.context() as patch, redirect_stderr(io.StringIO()) as told:
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(io.StringIO()) as stderr:
         patch.chdir(folder)
         patch.setattr("fmnas.platform.runner.run.run_experiment", launch)
         assert main(["run", str(path)]) == 2
-    assert "Traceback" not in told.getvalue()
-    assert told.getvalue().startswith("fmnas: ")
+    assert "Traceback" not in stderr.getvalue()
+    assert stderr.getvalue().startswith("fmnas: ")
     if reached:
         (directory,) = reached
         runs = (folder / "runs").resolve()
@@ -325,5 +325,5 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
         assert all((folder / place).resolve().is_relative_to(runs) for place in everything)
         assert (folder / directory.root).resolve() != runs
     else:
-        assert "mutated.yaml" in told.getvalue()
-    assert [each.name for each in folder.iterdir()] == ["mutated.yaml"]
+        assert "mutated.yaml" in stderr.getvalue()
+    assert [file.name for file in folder.iterdir()] == ["mutated.yaml"]

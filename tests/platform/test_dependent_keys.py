@@ -33,7 +33,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
-def loaded(source: str, *overrides: str, address: str | None = None) -> tuple[Config, list[str]]:
+def load_with_messages(source: str, *overrides: str, address: str | None = None) -> tuple[Config, list[str]]:
     """The configuration, and the lines that are said about it."""
     said: list[str] = []
     return load_config(source, overrides, said.append, address), said
@@ -46,37 +46,37 @@ def refusal(data: dict[str, Any], here: bool = False) -> str:
 
 
 def test_hypotheses_on_an_optimizer_that_an_override_removes_become_all_pairs() -> None:
-    config, (line,) = loaded("func2c", "optimizers=[tpe, smac]")
+    config, (line,) = load_with_messages("func2c", "optimizers=[tpe, smac]")
     assert config.hypotheses == "all"
     assert "hypotheses" in line
     assert "bo-fm" in line
-    kept, said = loaded("func2c", "optimizers=[tpe, bo-fm]")
+    kept, said = load_with_messages("func2c", "optimizers=[tpe, bo-fm]")
     assert (kept.hypotheses, said) == ("bo-fm", [])
 
 
 def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused() -> None:
     with pytest.raises(ConfigError, match="hypotheses = 'bohb'"):
-        loaded("func2c", "optimizers=[tpe, smac]", "hypotheses=bohb")
+        load_with_messages("func2c", "optimizers=[tpe, smac]", "hypotheses=bohb")
     Path("wrong.yaml").write_text(yaml.safe_dump({**GOOD, "hypotheses": "bohb"}))
     with pytest.raises(ConfigError, match="hypotheses = 'bohb'"):
-        loaded("wrong.yaml", "optimizers=[tpe, smac]")
+        load_with_messages("wrong.yaml", "optimizers=[tpe, smac]")
 
 
 def test_data_and_seeds_of_another_problem_are_left_out() -> None:
-    config, (line,) = loaded("quickstart", "problem=func2c")
+    config, (line,) = load_with_messages("quickstart", "problem=func2c")
     assert (config.data.train, config.data.validation) == (None, None)
     assert "data.train, data.validation, seeds" in line
-    same, said = loaded("quickstart", "problem=fashion_mnist")
+    same, said = load_with_messages("quickstart", "problem=fashion_mnist")
     assert (same.data.train, said) == (512, [])
     with pytest.raises(ConfigError, match=r"data\.train = 100: func2c does not take it"):
-        loaded("quickstart", "problem=func2c", "data.train=100")
+        load_with_messages("quickstart", "problem=func2c", "data.train=100")
 
 
 def test_what_the_new_problem_does_not_know_is_left_out() -> None:
     Path("mine.py").write_text(OWN)
     file = {**GOOD, "problem": "joint", "fidelity": {"epochs": 3}, "objective": {"flops_weight": 0.1}, "seeds": 2}
     Path("all.yaml").write_text(yaml.safe_dump({**file, "checkpoints": {"every": 2}, "fixed": {"op1": "conv3x3"}}))
-    config, (line, hint) = loaded("all.yaml", "problem=mine.py:bowl")
+    config, (line, hint) = load_with_messages("all.yaml", "problem=mine.py:bowl")
     assert (config.fixed, config.checkpoints.every, config.objective.flops_weight, config.seeds) == ({}, None, None, 1)
     for key in ("objective.flops_weight", "checkpoints.every", "fixed.op1", "seeds"):
         assert key in line
@@ -85,12 +85,12 @@ def test_what_the_new_problem_does_not_know_is_left_out() -> None:
 
 def test_random_points_take_the_place_of_the_authors_where_an_override_leaves_none() -> None:
     for override in ("problem=ackley53c", "fixed={x1: 0}", "fixed.x1=0"):
-        config, (line,) = loaded("func2c", override)
+        config, (line,) = load_with_messages("func2c", override)
         assert config.initial_design == 10
         assert "initial_design = 10" in line
-    assert loaded("func2c", "problem=func3c")[0].initial_design == "authors"
+    assert load_with_messages("func2c", "problem=func3c")[0].initial_design == "authors"
     with pytest.raises(ConfigError, match="initial_design = 'authors'"):
-        loaded("func2c", "problem=ackley53c", "initial_design=authors")
+        load_with_messages("func2c", "problem=ackley53c", "initial_design=authors")
     with pytest.raises(ConfigError, match="initial_design = 'authors'"):
         check_config({**GOOD, "initial_design": "authors", "fixed": {"x1": 0.0}}, "here")
 
@@ -99,7 +99,7 @@ def test_random_points_take_the_place_of_the_authors_where_an_override_leaves_no
 @pytest.mark.parametrize("key", ["problem", "optimizers", "data", "fixed", "budget", "initial_design", "workers"])
 def test_an_override_of_a_wrong_type_is_refused_in_words(key: str, value: str) -> None:
     try:
-        loaded("joint_hpo_only", "problem=func2c", f"{key}={value}", address="auto")
+        load_with_messages("joint_hpo_only", "problem=func2c", f"{key}={value}", address="auto")
     except ConfigError as error:
         assert key in str(error)  # noqa: PT017  # either outcome is right
 
@@ -107,13 +107,13 @@ def test_an_override_of_a_wrong_type_is_refused_in_words(key: str, value: str) -
 def test_the_same_holds_for_a_file_of_the_user_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text(yaml.safe_dump({**GOOD, "optimizers": ["bo-fm", "random"], "hypotheses": "bo-fm"}))
     assert main(["config", "mine.yaml", "-o", "optimizers=[random, tpe]"]) == 0
-    told = capsys.readouterr().out
-    assert yaml.safe_load(told)["hypotheses"] == "all"
-    assert "# hypotheses = all" in told
+    message = capsys.readouterr().out
+    assert yaml.safe_load(message)["hypotheses"] == "all"
+    assert "# hypotheses = all" in message
 
 
 def test_an_optimizer_can_be_added_to_the_list() -> None:
-    config, said = loaded(
+    config, said = load_with_messages(
         "func2c", "optimizers+=tpe", "optimizers+=[smac, {name: bo-fm, label: other, kernel: moddif}]"
     )
     labels = [entry.label for entry in config.optimizers]
@@ -121,13 +121,13 @@ def test_an_optimizer_can_be_added_to_the_list() -> None:
     assert said == []
     for override in ("repeats+=1", "problem+=a", "budget+=3"):
         with pytest.raises(ConfigError, match=r"\+="):
-            loaded("func2c", override)
+            load_with_messages("func2c", override)
 
 
 def test_an_override_that_a_later_one_discards_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"optimizers\.0\.kernel.*-o optimizers"):
-        loaded("func2c", "optimizers.0.kernel=moddif", "optimizers=[random]")
-    config, _ = loaded("func2c", "optimizers=[bo-fm]", "optimizers.0.kernel=moddif", "optimizers+=random")
+        load_with_messages("func2c", "optimizers.0.kernel=moddif", "optimizers=[random]")
+    config, _ = load_with_messages("func2c", "optimizers=[bo-fm]", "optimizers.0.kernel=moddif", "optimizers+=random")
     assert config.optimizers[0].options == {"kernel": "moddif"}
     data = {"data": {}}
     with pytest.raises(ConfigError, match=r"data\.train"):
@@ -135,7 +135,7 @@ def test_an_override_that_a_later_one_discards_is_refused() -> None:
 
 
 def test_of_two_overrides_of_one_key_the_last_counts_and_a_line_says_it() -> None:
-    config, (line,) = loaded("func2c", "seed=1", "seed=2")
+    config, (line,) = load_with_messages("func2c", "seed=1", "seed=2")
     assert config.seed == 2
     assert "seed" in line
 
@@ -186,16 +186,16 @@ def test_a_function_of_milliseconds_runs_in_process_unless_workers_are_asked_for
 
 
 def test_an_address_or_a_problem_of_ones_own_means_ray() -> None:
-    assert loaded("func2c", address="auto")[0].workers.kind == "ray"
-    assert loaded("func2c", "workers.kind=in-process", address="auto")[0].workers.kind == "in-process"
+    assert load_with_messages("func2c", address="auto")[0].workers.kind == "ray"
+    assert load_with_messages("func2c", "workers.kind=in-process", address="auto")[0].workers.kind == "in-process"
     Path("mine.py").write_text(OWN)
     Path("mine.yaml").write_text(
         json.dumps({"problem": "mine.py", "optimizers": ["random"], "budget": {"evaluations": 9}})
     )
-    own, (hint,) = loaded("mine.yaml")
+    own, (hint,) = load_with_messages("mine.yaml")
     assert own.workers.kind == "ray"
     assert "workers.kind=in-process" in hint
-    assert loaded("mine.yaml", "workers.kind=in-process")[1] == []
+    assert load_with_messages("mine.yaml", "workers.kind=in-process")[1] == []
 
 
 def test_a_run_of_a_function_writes_the_kind_of_its_workers_and_a_resume_keeps_it(
@@ -223,14 +223,14 @@ def test_a_run_of_a_function_writes_the_kind_of_its_workers_and_a_resume_keeps_i
     ],
 )
 def test_a_key_without_effect_is_said(overrides: list[str], words: list[str]) -> None:
-    _, (line,) = loaded("func2c", *overrides)
+    _, (line,) = load_with_messages("func2c", *overrides)
     for word in words:
         assert word in line
 
 
 @pytest.mark.parametrize("name", ["func2c", "paper/func2c", "quickstart", "smoke", "xgb_digits"])
 def test_nothing_is_said_of_a_shipped_configuration(name: str) -> None:
-    assert loaded(name)[1] == []
+    assert load_with_messages(name)[1] == []
 
 
 JOINT = {**GOOD, "problem": "joint", "fidelity": {"epochs": 1}}

@@ -110,28 +110,30 @@ def test_no_result_is_told_before_it_is_on_disk(
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(len(results(tmp_path / "j"))))
-    told: list[int] = []
+    results_on_disk: list[int] = []
     tell = Optimizer.tell
 
     def note(self: Optimizer, trial: Trial, evaluation: Evaluation | float) -> None:
-        told.append(synced[-1])
+        results_on_disk.append(synced[-1])
         tell(self, trial, evaluation)
 
     monkeypatch.setattr(Optimizer, "tell", note)
     drive(configured(optimizers=["random"]), tmp_path / "j")
-    assert told == [1, 2, 3, 4, 5]
+    assert results_on_disk == [1, 2, 3, 4, 5]
 
 
 def test_the_runs_of_a_repeat_begin_with_the_same_results(
     tmp_path: Path, drive: Drive, configured: Configured, results: Results
 ) -> None:
     drive(configured(repeats=2), tmp_path / "j")
-    found = results(tmp_path / "j")
+    objectives = results(tmp_path / "j")
     for repeat in (0, 1):
         for trial in range(3):
-            values = {found[f"{name}/repeat-{repeat}", trial] for name in ("bo-fm", "regularized-evolution", "random")}
+            values = {
+                objectives[f"{name}/repeat-{repeat}", trial] for name in ("bo-fm", "regularized-evolution", "random")
+            }
             assert len(values) == 1
-    assert found["random/repeat-0", 0] != found["random/repeat-1", 0]
+    assert objectives["random/repeat-0", 0] != objectives["random/repeat-1", 0]
 
 
 def test_the_incumbent_counts_full_fidelity_alone(tmp_path: Path, drive: Drive, configured: Configured) -> None:

@@ -33,11 +33,11 @@ class Cycle:
 def test_a_penalty_is_told_with_the_epochs_of_its_trial(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     config = configured(optimizers=["bohb"], workers={"failures": 100})
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.epochs == 3 else "finish")
-    told = [
+    evaluations = [
         (trial.epochs, evaluation.epochs)
         for trial, evaluation in state.experiment.runs["bohb/repeat-0"].optimizer.history
     ]
-    assert set(told) == {(1, 1), (3, 3)}
+    assert set(evaluations) == {(1, 1), (3, 3)}
 
 
 def test_a_lost_worker_is_requeued_and_never_told(
@@ -99,8 +99,8 @@ def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
     ] * len(state.ledger.runs)
     for run in state.ledger.runs.values():
         history = state.experiment.runs[run.name].optimizer.history
-        told = {trial.id: evaluation.objective for trial, evaluation in history}
-        assert told.get(1) == (100.0 if policy == "penalty" else None)
+        objectives = {trial.id: evaluation.objective for trial, evaluation in history}
+        assert objectives.get(1) == (100.0 if policy == "penalty" else None)
         assert run.budget.spent == sum(o.trial.epochs for o in state.ledger.results if o.run == run.name)
     assert fold(read_journal(tmp_path / "j")) == state.ledger
 

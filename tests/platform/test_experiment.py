@@ -82,8 +82,8 @@ def test_a_trial_has_the_seed_of_its_repeat_and_number_whoever_asked_for_it() ->
         experiment = built(seed=seed)
         for run in experiment.runs.values():
             for number in range(4):
-                found = experiment.trial_seed(run, Trial(number, {}, 1, "random"), {})
-                seeds.setdefault((10 * seed + run.repeat, number), set()).add(found)
+                derived = experiment.trial_seed(run, Trial(number, {}, 1, "random"), {})
+                seeds.setdefault((10 * seed + run.repeat, number), set()).add(derived)
     assert len(seeds) == 2 * 3 * 4
-    assert {len(found) for found in seeds.values()} == {1}
+    assert {len(derived) for derived in seeds.values()} == {1}
     assert len(set().union(*seeds.values())) == 2 * 3 * 4

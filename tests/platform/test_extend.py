@@ -37,10 +37,10 @@ def grow(journal: Path, before: Config, after: Config) -> None:
 
 def by_run(asked: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """run -> its suggestions, with their seeds, in turn."""
-    found: dict[str, list[str]] = {}
+    trials: dict[str, list[str]] = {}
     for run, trial in asked:
-        found.setdefault(run, []).append(trial)
-    return found
+        trials.setdefault(run, []).append(trial)
+    return trials
 
 
 GROWTHS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -70,7 +70,7 @@ GROWTHS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_an_experiment_that_grew_is_the_one_that_was_so_from_the_start(
     tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, results: Results, name: str
 ) -> None:
-    before, after = (configured(**{"optimizers": QUICK, **each}) for each in GROWTHS[name])
+    before, after = (configured(**{"optimizers": QUICK, **keys}) for keys in GROWTHS[name])
     journal, other = tmp_path / "grown", tmp_path / "whole"
     assert drive(before, journal)[0] == Ending.FINISHED
     first = journal.read_bytes()
@@ -86,15 +86,17 @@ def test_an_experiment_that_grew_is_the_one_that_was_so_from_the_start(
 def test_the_runs_that_are_added_are_paired_with_those_there(
     tmp_path: Path, drive: Drive, configured: Configured, results: Results
 ) -> None:
-    before, after = (configured(optimizers=each, repeats=2) for each in (["random"], ["random", "bo-fm", EVOLUTION]))
+    before, after = (
+        configured(optimizers=entries, repeats=2) for entries in (["random"], ["random", "bo-fm", EVOLUTION])
+    )
     drive(before, tmp_path / "j")
     grow(tmp_path / "j", before, after)
     _, state, _ = drive(after, tmp_path / "j")
-    found = results(tmp_path / "j")
+    objectives = results(tmp_path / "j")
     for repeat in (0, 1):
         names = [f"{name}/repeat-{repeat}" for name in ("random", "bo-fm", "regularized-evolution")]
         for trial in range(3):
-            assert len({found[name, trial] for name in names}) == 1
+            assert len({objectives[name, trial] for name in names}) == 1
         for trial in range(5):
             assert len({state.ledger.runs[name].seeds[trial] for name in names}) == 1
 
@@ -128,7 +130,7 @@ def test_it_is_resumed_after_any_record(
     drive(before, journal, capacity=concurrency)
     grow(journal, before, after)
     drive(after, journal, capacity=concurrency)
-    whole, found, lines = by_run(asks(journal)), results(journal), journal.read_bytes().splitlines(keepends=True)
+    whole, objectives, lines = by_run(asks(journal)), results(journal), journal.read_bytes().splitlines(keepends=True)
     events = [record["event"] for record in journal_dicts(journal)]
     assert 10 < events.index("extended") < len(events) - 10
     for cut in range(0, len(lines), 1 if concurrency == 1 else 5):
@@ -143,7 +145,7 @@ def test_it_is_resumed_after_any_record(
         assert all(run.budget.spent <= 18 and not run.budget.committed for run in state.ledger.runs.values())
         if concurrency == 1:
             assert by_run(asks(again)) == whole
-            assert results(again) == found
+            assert results(again) == objectives
         if cut % 9 == 0:
             assert not differences(again, before, after)
 
@@ -189,5 +191,5 @@ def test_a_change_is_found_before_and_after_an_extension(
         copy = tmp_path / run.replace("/", "-")
         copy.write_bytes((tmp_path / "j").read_bytes())
         forge(copy, lambda text, last=last, moved=moved: text.replace(last, moved))  # type: ignore[misc]
-        (found,) = differences(copy, before, after)
-        assert (found.run, found.trial, list(found.changes)) == (run, 4, ["configuration.x1"])
+        (difference,) = differences(copy, before, after)
+        assert (difference.run, difference.trial, list(difference.changes)) == (run, 4, ["configuration.x1"])

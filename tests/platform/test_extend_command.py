@@ -43,7 +43,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 def extend(run: Path, *given: str) -> int:
-    return main(["extend", str(run), *(part for each in given for part in ("-o", each)), "--progress", "quiet"])
+    return main(["extend", str(run), *(part for override in given for part in ("-o", override)), "--progress", "quiet"])
 
 
 def files(run: Path) -> dict[Path, bytes]:
@@ -96,11 +96,11 @@ def test_said_again_it_goes_on_and_adds_nothing(run: Path, capsys: pytest.Captur
 
 def test_what_is_free_to_change_is_said_to_be_taken(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    for given, more in ((["workers.count=1"], ""), (["repeats=2", "workers.failures=9"], "repeats 1 -> 2")):
-        flags = [part for each in given for part in ("-o", each)]
+    for overrides, more in ((["workers.count=1"], ""), (["repeats=2", "workers.failures=9"], "repeats 1 -> 2")):
+        flags = [part for override in overrides for part in ("-o", override)]
         assert main(["extend", str(run), *flags, "--progress", "lines"]) == 0
         said = capsys.readouterr().out
-        assert f"from now on {given[-1].replace('=', ' = ')}" in said
+        assert f"from now on {overrides[-1].replace('=', ' = ')}" in said
         assert more in said
 
 
@@ -111,19 +111,19 @@ def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
     optimizers = "optimizers=[random, cocabo]"
     assert main(["run", "smoke", *FAST, "-o", optimizers, "--out", str(run), "--progress", "quiet"]) == 0
     capsys.readouterr()
-    given = ["-o", "budget.evaluations=6", "-o", "optimizers=[random, cocabo, bo-fm]"]
-    assert main(["extend", str(run), *given, "--progress", "lines"]) == 0
-    told = "cocabo knows the size of its budget: 5 evaluations before the extension, 6 after it"
-    assert told in capsys.readouterr().out
+    arguments = ["-o", "budget.evaluations=6", "-o", "optimizers=[random, cocabo, bo-fm]"]
+    assert main(["extend", str(run), *arguments, "--progress", "lines"]) == 0
+    note = "cocabo knows the size of its budget: 5 evaluations before the extension, 6 after it"
+    assert note in capsys.readouterr().out
     summary = json.loads((run / "summary.json").read_text())
     assert {name: row["evaluations"] for name, row in summary["optimizers"].items()} == {
         "random": 6.0, "cocabo": 6.0, "bo-fm": 6.0
     }  # fmt: skip
     remarks = [remark.text for remark in context_of(RunDirectory(run), read_state(RunDirectory(run))).remarks]
-    assert any(text.startswith(told) for text in remarks)
+    assert any(text.startswith(note) for text in remarks)
     assert not any("p-values are valid" in text for text in remarks), "one repeat has no p"
     assert not any(text.startswith(f"{name} knows the size") for name in ("random", "bo-fm") for text in remarks)
-    assert told in (run / "report" / "index.html").read_text()
+    assert note in (run / "report" / "index.html").read_text()
     assert extend(run, "repeats=2", "optimizers=[random, cocabo, bo-fm, {name: cocabo, label: late}]") == 0
     assert json.loads((run / "summary.json").read_text())["optimizers"].keys() >= {"late"}
     remarks = [remark.text for remark in context_of(RunDirectory(run), read_state(RunDirectory(run))).remarks]

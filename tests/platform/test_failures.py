@@ -55,16 +55,18 @@ def test_a_failure_and_a_timeout_are_told_apart_everywhere(
     expected = {"2": ("timed_out", late), "4": ("failed", failed)}
     for row in rows(out):
         assert (row["status"], row["reason"]) == expected.get(row["trial"], ("finished", ""))
-    told = {(i["what"], i["text"], i["trials"]) for i in json.loads((out / "summary.json").read_text())["incidents"]}
-    assert {("timed_out", late, 1), ("failed", failed, 1)} <= told
+    incidents = {
+        (i["what"], i["text"], i["trials"]) for i in json.loads((out / "summary.json").read_text())["incidents"]
+    }
+    assert {("timed_out", late, 1), ("failed", failed, 1)} <= incidents
     page = (out / "report" / "index.html").read_text()
     assert "timed out" in page
     assert late in page
     client = MlflowClient(tracking_uri=f"sqlite:///{out / 'mlflow.db'}")
-    found = client.search_runs([client.get_experiment_by_name("smoke").experiment_id])
+    runs = client.search_runs([client.get_experiment_by_name("smoke").experiment_id])
     in_mlflow = {
         run.data.tags["fmnas.trial"]: (run.data.tags["status"], run.data.tags["reason"], run.info.status)
-        for run in found
+        for run in runs
         if run.data.tags.get("reason")
     }
     assert in_mlflow == {trial: (*ending, "FAILED") for trial, ending in expected.items()}
@@ -79,7 +81,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def damaged(whole: Path, tmp_path: Path, journal: bytes) -> Path:
+def copy_with_journal(whole: Path, tmp_path: Path, journal: bytes) -> Path:
     """The same directory with another journal, and without what can be rebuilt."""
     out = tmp_path / "run"
     out.mkdir()
@@ -92,7 +94,7 @@ def damaged(whole: Path, tmp_path: Path, journal: bytes) -> Path:
 @pytest.mark.parametrize("end", [b"", b'{"n":', b"\x00" * 50], ids=["nothing", "half", "zeros"])
 def test_a_journal_with_a_torn_end_is_resumed(whole: Path, tmp_path: Path, lines: int, end: bytes) -> None:
     kept = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)[:lines]
-    out = damaged(whole, tmp_path, b"".join(kept) + end)
+    out = copy_with_journal(whole, tmp_path, b"".join(kept) + end)
     assert main(["resume", str(out)]) == 0
     assert results(out) == results(whole)
     assert main(["replay", str(out)]) == 0
@@ -103,7 +105,7 @@ def test_a_line_missing_inside_is_named_and_the_advice_works(
     command: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    out = damaged(whole, tmp_path, b"".join(lines[:10] + lines[11:]))
+    out = copy_with_journal(whole, tmp_path, b"".join(lines[:10] + lines[11:]))
     before = (out / "journal.jsonl").read_bytes()
     assert main([command, str(out)]) == 2
     message = capsys.readouterr().err
@@ -127,7 +129,7 @@ def test_a_line_missing_inside_is_named_and_the_advice_works(
 def test_a_journal_that_begins_with_something_else_is_named(
     first: dict[str, Any], words: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = damaged(whole, tmp_path, (json.dumps(first) + "\n").encode())
+    out = copy_with_journal(whole, tmp_path, (json.dumps(first) + "\n").encode())
     assert main(["resume", str(out)]) == 2
     assert words in capsys.readouterr().err
 
@@ -137,7 +139,7 @@ def test_a_line_that_is_lost_can_be_left_out_and_the_others_kept(whole: Path, tm
     lines = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
     lost = next(i for i, line in enumerate(lines) if b'"event":"finished"' in line)
     lines[lost] = lines[lost].replace(b"objective", b"objection")
-    out = damaged(whole, tmp_path, b"".join(lines))
+    out = copy_with_journal(whole, tmp_path, b"".join(lines))
     assert main(["resume", str(out)]) == 2
     lines[lost] = b'{"event":"illegible"}\n'
     (out / "journal.jsonl").write_bytes(b"".join(lines))
@@ -256,7 +258,7 @@ def test_a_failure_is_charged_the_seconds_that_passed_and_not_those_of_a_clock_t
 def test_a_directory_cut_off_before_its_journal_is_named(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = damaged(whole, tmp_path, b"")
+    out = copy_with_journal(whole, tmp_path, b"")
     (out / "journal.jsonl").unlink()
     (out / "environment.json").write_text("{}")
     assert main(["run", "smoke", *CALM, "--out", str(out)]) == 2

@@ -52,7 +52,7 @@ def without_root() -> Iterator[None]:
 
 def complaint(arguments: list[Any], capsys: pytest.CaptureFixture[str]) -> str:
     """The message of a call that must end with exit code 2."""
-    assert main([str(each) for each in arguments]) == 2
+    assert main([str(argument) for argument in arguments]) == 2
     message = capsys.readouterr().err
     assert "Traceback" not in message
     assert len(message) < 600
@@ -116,8 +116,8 @@ def test_a_new_directory_in_one_that_may_not_be_entered_is_explained(
 def test_files_that_may_not_be_read_are_no_locks_to_remove(
     name: str, open_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for each in ("journal.jsonl", "config.yaml", "driver.lock"):
-        (open_folder / each).touch(mode=0 if each == name else 0o644)
+    for file_name in ("journal.jsonl", "config.yaml", "driver.lock"):
+        (open_folder / file_name).touch(mode=0 if file_name == name else 0o644)
     with without_root():
         message = complaint(["status", open_folder], capsys)
     assert "cannot be looked at (Permission denied)" in message
@@ -144,7 +144,7 @@ def test_a_path_is_printed_as_it_is(odd: Path, tmp_path: Path, capsys: pytest.Ca
         (["report", odd, "--out", out], out / "report" / "index.html"),
         (["status", odd], odd),
     ):
-        assert main([str(each) for each in arguments]) == 0
+        assert main([str(file_name) for file_name in arguments]) == 0
         assert str(shown) in capsys.readouterr().out
 
 

@@ -34,7 +34,7 @@ def test_an_optimizer_that_does_not_compete_is_refused() -> None:
         config(["bo-fm", "random"], "bohb")
 
 
-def begun(out: Path) -> str:
+def planned_hypotheses(out: Path) -> str:
     """What a report of a run directory would test."""
     directory = RunDirectory(out)
     return context_of(directory, read_state(directory)).hypotheses
@@ -51,12 +51,12 @@ def test_the_hypotheses_may_change_later_and_an_old_journal_has_the_default(
     assert [pair["first"] for pair in tests["pairs"]] == ["bohb", "bohb"]
     text, line = (out / "config.yaml").read_text(), "hypotheses: bohb\n"
     (out / "config.yaml").write_text(text.replace(line, "hypotheses: random\n"))
-    assert begun(out) == "random"
+    assert planned_hypotheses(out) == "random"
     (out / "config.yaml").write_text(text.replace(line, ""))
     journal = (out / "journal.jsonl").read_text()
     assert journal.count('"hypotheses":"bohb",') == 1
     forge(out / "journal.jsonl", lambda text: text.replace('"hypotheses":"bohb",', ""))
-    assert begun(out) == ALL
+    assert planned_hypotheses(out) == ALL
 
 
 def test_run_directories_that_test_the_same_are_tested_so_together() -> None:

@@ -33,7 +33,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
-def told(capsys: pytest.CaptureFixture[str], text: str, *overrides: str) -> str:
+def run_refused(capsys: pytest.CaptureFixture[str], text: str, *overrides: str) -> str:
     """What `fmnas run` says of a configuration that it must refuse."""
     Path("my.yaml").write_text(text)
     flags = [flag for override in overrides for flag in ("-o", override)]
@@ -103,9 +103,9 @@ def told(capsys: pytest.CaptureFixture[str], text: str, *overrides: str) -> str:
 def test_a_wrong_override_is_answered_with_what_to_write(
     override: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    message = told(capsys, HERE, override)
+    message = run_refused(capsys, HERE, override)
     assert line in message
-    assert all(len(each) < 4 * LONGEST for each in message.splitlines())
+    assert all(len(printed_line) < 4 * LONGEST for printed_line in message.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_wrong_override_is_answered_with_what_to_write(
     ],
 )
 def test_a_wrong_file_is_answered_with_its_place(text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    message = told(capsys, text)
+    message = run_refused(capsys, text)
     assert line in message
     if ", line " in line:
         assert len(message.splitlines()) == 1

@@ -177,24 +177,24 @@ def test_values_that_json_does_not_know_are_refused(tmp_path: Path, value: Any) 
 def test_a_journal_that_cannot_be_written_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Path.open
 
-    def refused(self: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
+    def open_refused(self: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
         if "a" in mode:
             raise PermissionError(errno.EACCES, "Permission denied")
         return opened(self, mode, *rest, **more)
 
-    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "open", open_refused)
     with pytest.raises(RunDirectoryError, match="Permission denied"):
         Journal(path)
 
 
-def synced(monkeypatch: pytest.MonkeyPatch, what: Callable[[int], Any]) -> list[Any]:
-    found: list[Any] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: found.append(what(descriptor)))
-    return found
+def record_syncs(monkeypatch: pytest.MonkeyPatch, what: Callable[[int], Any]) -> list[Any]:
+    results: list[Any] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: results.append(what(descriptor)))
+    return results
 
 
 def test_a_new_journal_is_in_its_folder_after_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inodes = synced(monkeypatch, lambda descriptor: os.fstat(descriptor).st_ino)
+    inodes = record_syncs(monkeypatch, lambda descriptor: os.fstat(descriptor).st_ino)
     for _ in range(2):
         with Journal(tmp_path / "j"):
             assert inodes == [tmp_path.stat().st_ino]
@@ -205,7 +205,7 @@ def test_a_result_waits_for_the_disk_and_takes_earlier_events_along(
 ) -> None:
     path = tmp_path / "j"
     with Journal(path) as journal:
-        sizes = synced(monkeypatch, lambda descriptor: os.fstat(descriptor).st_size)
+        sizes = record_syncs(monkeypatch, lambda descriptor: os.fstat(descriptor).st_size)
         journal.append(EVENTS[0], wait=False)
         assert read_journal(path) == EVENTS[:1]
         assert sizes == []

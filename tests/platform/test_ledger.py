@@ -44,13 +44,13 @@ RUN = "random/repeat-0"
 def trial_of(run: str, number: int, objective: float | None, epochs: int = 3, at: float = 0.0) -> list[Event]:
     """A trial from its suggestion to its end; without an objective it failed."""
     key = (run, number, 1, "w")
-    begun: list[Event] = [asked(number, at + 1.0, run, epochs), Started(*key, at + 2.0)]
+    begun: list[Event] = [ask_event(number, at + 1.0, run, epochs), Started(*key, at + 2.0)]
     if objective is None:
         return [*begun, Failed(*key, "why", 3.0, at + 5.0)]
     return [*begun, Finished(*key, Evaluation(objective, epochs, seconds=2.5), at + 5.0)]
 
 
-def asked(number: int, at: float, run: str = RUN, epochs: int = 3) -> Asked:
+def ask_event(number: int, at: float, run: str = RUN, epochs: int = 3) -> Asked:
     return Asked(run, Trial(number, {"x": number}, epochs, "random"), 0.5, at)
 
 
@@ -67,7 +67,7 @@ def driver(work: DriverWork, at: float, **software: Any) -> DriverStarted:
 
 
 def ledger_of(*events: Event | list[Event]) -> Ledger:
-    flat = [event for each in events for event in (each if isinstance(each, list) else [each])]
+    flat = [event for pending in events for event in (pending if isinstance(pending, list) else [pending])]
     return fold([Begun("id", FORMAT, CONFIG, 0.0), *flat])
 
 
@@ -137,14 +137,16 @@ def test_results_and_failures_are_charged_with_their_seconds() -> None:
 
 def test_what_runs_is_what_this_driver_started() -> None:
     ledger = ledger_of(trial_of(RUN, 0, 0.3), trial_of("bohb/repeat-0", 0, 0.3)[:2])
-    assert [(run, each.trial.id, each.worker) for run, each in ledger.running(2.0)] == [("bohb/repeat-0", 0, "w")]
+    assert [(run, pending.trial.id, pending.worker) for run, pending in ledger.running(2.0)] == [
+        ("bohb/repeat-0", 0, "w")
+    ]
     assert not list(ledger.running(2.1))
     assert (ledger.pending_count("bohb/repeat-0"), ledger.pending_count(RUN)) == (1, 0)
 
 
 INVALID: list[Event] = [
     trial_of(RUN, 0, 0.3)[2],
-    asked(0, 1.0, "nobody/repeat-0"),
+    ask_event(0, 1.0, "nobody/repeat-0"),
     Started(RUN, 5, 1, "w", 1.0),
     Ended("invented", 1.0),
     Retrained(RUN, 0, 1, "w", (0.1,), 5, 1.0, 0.0, 1.0),
@@ -190,30 +192,30 @@ def test_the_status_is_that_of_the_last_driver_of_the_experiment() -> None:
 
 
 def test_retrainings_count_for_the_incumbent_and_the_latest_settings() -> None:
-    def retrained(number: int, error: float) -> Retrained:
+    def retrained_event(number: int, error: float) -> Retrained:
         return Retrained(RUN, number, 1, "w", (error,), 5, 1.0, 0.0, 9.0)
 
-    ledger = ledger_of(trial_of(RUN, 0, 0.5), RetrainingBegun(3, 10, 1, (RUN,), 6.0), retrained(0, 0.25))
-    assert ledger.current_retrained() == {RUN: retrained(0, 0.25)}
+    ledger = ledger_of(trial_of(RUN, 0, 0.5), RetrainingBegun(3, 10, 1, (RUN,), 6.0), retrained_event(0, 0.25))
+    assert ledger.current_retrained() == {RUN: retrained_event(0, 0.25)}
     ledger.apply(RetrainingBegun(9, 10, 1, (RUN,), 10.0))
     assert ledger.current_retrained() == {}
     ledger.apply(RetrainingBegun(3, 10, 1, (), 11.0))
-    assert ledger.current_retrained() == {RUN: retrained(0, 0.25)}
+    assert ledger.current_retrained() == {RUN: retrained_event(0, 0.25)}
     for event in trial_of(RUN, 1, 0.4):
         ledger.apply(event)
     assert ledger.current_retrained() == {}
-    assert ledger.retrained == {RetrainSettings(3, 10, 1): {RUN: retrained(0, 0.25)}}
+    assert ledger.retrained == {RetrainSettings(3, 10, 1): {RUN: retrained_event(0, 0.25)}}
 
 
 def lost_seconds(ledger: Ledger) -> dict[int, float]:
-    return {each.trial.id: each.lost_seconds for each in (*ledger.results, *ledger.cancelled_results())}
+    return {pending.trial.id: pending.lost_seconds for pending in (*ledger.results, *ledger.cancelled_results())}
 
 
 def test_attempts_on_lost_workers_are_not_charged() -> None:
     ledger = ledger_of(
-        *(asked(0, 9), start(0, 1, 10), Lost(RUN, 0, 1, "w", "killed", False, 14)),
+        *(ask_event(0, 9), start(0, 1, 10), Lost(RUN, 0, 1, "w", "killed", False, 14)),
         *(start(0, 2, 20), Lost(RUN, 0, 2, "w", "killed", False, 21)),
-        *(start(0, 3, 30), finish(0, 3, 33), asked(1, 33), start(1, 1, 34), finish(1, 1, 36)),
+        *(start(0, 3, 30), finish(0, 3, 33), ask_event(1, 33), start(1, 1, 34), finish(1, 1, 36)),
     )
     assert lost_seconds(ledger) == {0: 5.0, 1: 0.0}
     trials = typed_trials(trials_table(ledger.results, 0), "a test")
@@ -222,7 +224,7 @@ def test_attempts_on_lost_workers_are_not_charged() -> None:
 
 
 def test_a_stop_cuts_an_attempt_off_and_a_resume_repeats_it() -> None:
-    before = (asked(0, 9), start(0, 1, 10), Cancelled(RUN, 0, 1, "w", "stopped", 13))
+    before = (ask_event(0, 9), start(0, 1, 10), Cancelled(RUN, 0, 1, "w", "stopped", 13))
     assert lost_seconds(ledger_of(*before)) == {0: 0.0}  # the last attempt is described by its start and end
     assert lost_seconds(ledger_of(*before, start(0, 2, 1000), finish(0, 2, 1002))) == {0: 3.0}
 
@@ -230,7 +232,7 @@ def test_a_stop_cuts_an_attempt_off_and_a_resume_repeats_it() -> None:
 def test_what_ran_when_a_driver_crashed_is_lost_up_to_its_last_event() -> None:
     """Trials 0 and 1 ran; the last event is the start of 1. A new driver repeats both, much later."""
     ledger = ledger_of(
-        *(asked(0, 9), start(0, 1, 10), asked(1, 11), start(1, 1, 16)),
+        *(ask_event(0, 9), start(0, 1, 10), ask_event(1, 11), start(1, 1, 16)),
         *(start(0, 2, 1000), start(1, 2, 1001), finish(0, 2, 1003), finish(1, 2, 1004)),
     )
     assert lost_seconds(ledger) == {0: 6.0, 1: 0.0}
@@ -238,13 +240,13 @@ def test_what_ran_when_a_driver_crashed_is_lost_up_to_its_last_event() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_unfinished_trials_are_those_asked_and_not_ended(count: int) -> None:
-    events: list[Event] = [event for n in range(3) for event in (asked(n, 10 * n), start(n, 1, 10 * n + 1))]
+    events: list[Event] = [event for n in range(3) for event in (ask_event(n, 10 * n), start(n, 1, 10 * n + 1))]
     unfinished = ledger_of(events, *(finish(n, 1, 50 + n) for n in range(3 - count))).unfinished()
-    assert [(run, each.suggest_seconds) for run, each in unfinished] == [(RUN, 0.5)] * count
+    assert [(run, pending.suggest_seconds) for run, pending in unfinished] == [(RUN, 0.5)] * count
 
 
 def test_a_failure_is_charged_by_a_monotonic_clock() -> None:
     """However far the wall clock jumped meanwhile."""
-    ledger = ledger_of(asked(0, 9), start(0, 1, 10), Failed(RUN, 0, 1, "w", "ValueError", 4.0, 18_010))
+    ledger = ledger_of(ask_event(0, 9), start(0, 1, 10), Failed(RUN, 0, 1, "w", "ValueError", 4.0, 18_010))
     (row,) = trials_table(ledger.results, 0).to_dict("records")
     assert (row["train_seconds"], ledger.runs[RUN].budget.seconds_spent) == (4.0, 4.5)

@@ -23,7 +23,7 @@ HEAVY = (
 LOADED = f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
 
 
-def loaded(code: str, where: Path) -> list[str]:
+def find_heavy_imports(code: str, where: Path) -> list[str]:
     """What of HEAVY the code has loaded when it ends."""
     command = [sys.executable, "-c", f"import sys\n{code}\n{LOADED}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=where)
@@ -54,7 +54,7 @@ except SystemExit as end:
     code = end.code
 assert code == {code}, code
 """
-    assert loaded(run, tmp_path) == []
+    assert find_heavy_imports(run, tmp_path) == []
 
 
 ROOMS = ["search_spaces", "optimizers", "trainers", "platform.problems", "platform.workers.ray_worker", "api"]
@@ -63,7 +63,7 @@ ROOMS = ["search_spaces", "optimizers", "trainers", "platform.problems", "platfo
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_face_loads_nothing_heavy(room: str, tmp_path: Path) -> None:
     """Nor does a worker before it knows what to train: of many problems, nothing that needs torch."""
-    assert loaded(f"import fmnas.{room}", tmp_path) == []
+    assert find_heavy_imports(f"import fmnas.{room}", tmp_path) == []
 
 
 def test_a_problem_of_a_table_evaluates_without_torch(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ from fmnas.search_spaces import Trial
 found = problem("nusvr_diabetes")
 found.trainer.evaluate(Trial(0, found.space.sample(np.random.default_rng(0)), 1, "random"))
 """
-    assert {*loaded(run, tmp_path)} <= {"sklearn", "scipy", "pandas"}
+    assert {*find_heavy_imports(run, tmp_path)} <= {"sklearn", "scipy", "pandas"}
 
 
 def test_an_experiment_on_a_function_loads_what_trains_nowhere(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_an_experiment_on_a_function_loads_what_trains_nowhere(tmp_path: Path) -
     options = ["optimizers=[random]", "hypotheses=all", "initial_design=2", "budget.evaluations=4", "repeats=1"]
     arguments = ["run", "paper/func2c", *(flag for option in options for flag in ("-o", option)), "--out", "run"]
     run = f"from fmnas.platform.cli import main\nassert main({arguments!r}) == 0"
-    assert {*loaded(run, tmp_path)} <= {"pandas", "scipy", "matplotlib"}
+    assert {*find_heavy_imports(run, tmp_path)} <= {"pandas", "scipy", "matplotlib"}
 
 
 PROBLEM = """
@@ -116,7 +116,7 @@ if "torch" in before:
 new = [name for name in set(sys.modules) - before if not name.startswith("torch.optim")]
 assert not new, new
 """
-    assert [name for name in loaded(run, tmp_path) if name == "torch"] == expected
+    assert [name for name in find_heavy_imports(run, tmp_path) if name == "torch"] == expected
 
 
 @pytest.mark.parametrize(("imports", "expected"), [("from torch import nn", True), ("", False)])
@@ -135,7 +135,7 @@ assert main({arguments!r}) == 0
 assert bool(taken) == {expected}, taken
 assert "torch" in sys.modules
 """
-    loaded(run, tmp_path)
+    find_heavy_imports(run, tmp_path)
 
 
 OWN = [

@@ -30,13 +30,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """run(*overrides): the directory of a finished experiment with these overrides; tests must not change it."""
 
     @cache
-    def finished(*overrides: str) -> Path:
+    def run_experiment(*overrides: str) -> Path:
         out = tmp_path_factory.mktemp("runs") / "run"
         flags = [part for override in (*SMALL, *overrides) for part in ("-o", override)]
         assert main(["run", "smoke", *flags, "--progress", "quiet", "--out", str(out)]) == 0
         return out
 
-    return finished
+    return run_experiment
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def one(run: Run) -> Path:
     return run("optimizers=[random]")
 
 
-def merged(*roots: Path) -> dict[str, Any]:
+def summarize_merged(*roots: Path) -> dict[str, Any]:
     """The summary of a merged report, as summary.json has it."""
     results = load_report_input(roots)
     return compute_results(results.trials, results.context).summary.to_json()
@@ -56,7 +56,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def refused(*roots: Path, out: Path | None = None) -> str:
+def merge_refused(*roots: Path, out: Path | None = None) -> str:
     with pytest.raises(RunDirectoryError) as error:
         write_report_of(roots, out, print)
     return str(error.value)
@@ -79,13 +79,13 @@ def test_other_optimizers_of_the_same_repeats_are_paired(one: Path, run: Run, tm
 def test_labels_tell_options_of_one_optimizer_apart(one: Path, run: Run) -> None:
     two = run(f"optimizers=[{{{EVOLUTION}: 3, label: few}}, {{{EVOLUTION}: 5, label: many}}]")
     assert {row["run"] for row in rows(two)} == {f"{label}/repeat-{r}" for label in ("few", "many") for r in (0, 1)}
-    assert set(merged(one, two)["optimizers"]) == {"random", "few", "many"}
-    assert "few" in refused(two, run("optimizers=[{name: random, label: few}]"))
+    assert set(summarize_merged(one, two)["optimizers"]) == {"random", "few", "many"}
+    assert "few" in merge_refused(two, run("optimizers=[{name: random, label: few}]"))
 
 
 def test_repeats_of_a_different_seed_are_numbered_on(one: Path, run: Run) -> None:
     more = run("optimizers=[random]", "seed=7")
-    values = merged(one, more)["optimizers"]["random"]["values"]
+    values = summarize_merged(one, more)["optimizers"]["random"]["values"]
     expected = [json.loads((d / "summary.json").read_text())["optimizers"]["random"]["values"] for d in (one, more)]
     assert list(values) == ["0", "1", "2", "3"]
     assert list(values.values()) == [*expected[0].values(), *expected[1].values()]
@@ -93,13 +93,13 @@ def test_repeats_of_a_different_seed_are_numbered_on(one: Path, run: Run) -> Non
 
 
 def test_optimizers_of_different_seeds_are_not_paired(one: Path, run: Run) -> None:
-    (pair,) = merged(one, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7"))["tests"]["pairs"]
+    (pair,) = summarize_merged(one, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7"))["tests"]["pairs"]
     assert pair["repeats"] == 0
 
 
 def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
     again = Path(shutil.copytree(one, tmp_path / "again"))
-    message = refused(one, again, out=tmp_path / "both")
+    message = merge_refused(one, again, out=tmp_path / "both")
     assert all(word in message for word in (str(one), str(again), "repeat 0 of random", "seed 0"))
     assert not (tmp_path / "both").exists()
 
@@ -115,14 +115,14 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
 )
 def test_experiments_that_cannot_be_compared_are_refused(override: str, key: str, run: Run) -> None:
     first = run(f"optimizers=[{{{EVOLUTION}: 4}}]")
-    assert key in refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
+    assert key in merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
 
 
 def test_different_budgets_are_made_equal_by_the_command_in_the_message(one: Path, run: Run, tmp_path: Path) -> None:
     fewer = Path(shutil.copytree(one, tmp_path / "fewer"))
     more = run("optimizers=[random]", "seed=7", "budget.evaluations=7")
     for pair in ((fewer, more), (more, fewer)):
-        message = refused(*pair)
+        message = merge_refused(*pair)
         assert "budget.evaluations" in message
         assert f"`fmnas extend {fewer} -o budget.evaluations=7`" in message
     assert main(["extend", str(fewer), "-o", "budget.evaluations=7", "--progress", "quiet"]) == 0
@@ -133,15 +133,19 @@ def test_a_report_overwrites_neither_experiments_nor_user_files(one: Path, tmp_p
     (tmp_path / "file").touch()
     user = tmp_path / "thesis"
     (user / "report").mkdir(parents=True)
-    refusals = [refused(one, out=one), refused(one, out=tmp_path / "file"), refused(one, out=tmp_path / ("x" * 300))]
+    refusals = [
+        merge_refused(one, out=one),
+        merge_refused(one, out=tmp_path / "file"),
+        merge_refused(one, out=tmp_path / ("x" * 300)),
+    ]
     for name, text in {"trials.csv": "mine", "summary.json": '{"name": "mine"}', "report/index.html": "mine"}.items():
         (user / name).write_text(text)
-        refusals.append(refused(one, out=user))
+        refusals.append(merge_refused(one, out=user))
     (user / "summary.json").write_text("not JSON")
-    refusals.append(refused(one, out=user))
+    refusals.append(merge_refused(one, out=user))
     (user / "summary.json").write_text((one / "summary.json").read_text())
     (user / "environment.json").write_text("{}")  # an experiment whose journal is lost
-    refusals.append(refused(one, out=user))
+    refusals.append(merge_refused(one, out=user))
     assert all("--out DIR" in message for message in refusals)
     assert (user / "trials.csv").read_text() == "mine"
 
@@ -173,7 +177,7 @@ def test_wall_clock_times_exclude_the_pause_before_an_extension(one: Path, run: 
     moved = [replace(event, at=event.at + 1000) for event in events[second:]]
     write_journal(two / "journal.jsonl", [*events[:second], *moved])
     for roots in ([two], [one, two]):
-        assert max(row["wall_seconds"] for row in merged(*roots)["ledger"] if row["optimizer"] == "tpe") < 500
+        assert max(row["wall_seconds"] for row in summarize_merged(*roots)["ledger"] if row["optimizer"] == "tpe") < 500
     trials = load_report_input([one, two]).trials
     times = sorted(map(datetime.fromisoformat, trials[trials["optimizer"] == "tpe"]["finished_at"]))
     assert (times[-1] - times[0]).total_seconds() > 1000, "trials.csv has the real times"

@@ -23,7 +23,7 @@ class Case:
     option: str
     value: Any
     asks: int
-    others: tuple[tuple[str, Any], ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def built(entry: dict[str, Any], problem: str = "func2c") -> Optimizer:
 def by_hand(like: Optimizer, name: str, **settings: Any) -> Optimizer:
     """The same, from its class: with the same design and the budget, where it takes them."""
     optimizer = OPTIMIZERS[name].optimizer
-    given = {"initial_design": like.initial_design, "evaluations": EVALUATIONS}
-    taken = {key: value for key, value in given.items() if key in get_parameters(optimizer)}
+    arguments = {"initial_design": like.initial_design, "evaluations": EVALUATIONS}
+    taken = {key: value for key, value in arguments.items() if key in get_parameters(optimizer)}
     return optimizer(like.space, seed=like.seed, epochs=EPOCHS, **taken, **settings)
 
 
@@ -83,7 +83,7 @@ def score(configuration: Configuration) -> float:
     return sum((float(value) - 0.3) ** 2 for value in configuration.values())
 
 
-def played(optimizer: Optimizer, asks: int) -> list[Trial]:
+def play_trials(optimizer: Optimizer, asks: int) -> list[Trial]:
     trials = []
     for _ in range(asks):
         trial = optimizer.ask()
@@ -96,16 +96,16 @@ def played(optimizer: Optimizer, asks: int) -> list[Trial]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.optimizer}-{case.option}={case.value}")
 def test_an_option_of_a_configuration_changes_what_is_suggested(case: Case) -> None:
     optimizer = built({"name": case.optimizer, **case.options})
-    expected = played(by_hand(optimizer, case.optimizer, **case.options), case.asks)
-    default = played(by_hand(optimizer, case.optimizer, **dict(case.others)), case.asks)
-    assert played(optimizer, case.asks) == expected
+    expected = play_trials(by_hand(optimizer, case.optimizer, **case.options), case.asks)
+    default = play_trials(by_hand(optimizer, case.optimizer, **dict(case.others)), case.asks)
+    assert play_trials(optimizer, case.asks) == expected
     assert expected != default
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_without_options_an_optimizer_has_its_own_defaults(name: str) -> None:
     optimizer = built({"name": name})
-    assert played(optimizer, 9) == played(by_hand(optimizer, name), 9)
+    assert play_trials(optimizer, 9) == play_trials(by_hand(optimizer, name), 9)
 
 
 @pytest.mark.parametrize("mix", [1.5, "all", True])
@@ -125,10 +125,10 @@ def test_the_joint_objective_is_modelled_by_its_logarithm() -> None:
     logarithms = by_hand(optimizer, "bo-fm", log_objective=False)
     values = [0.9, 0.4, 0.05, 0.6, 0.09, 0.3]
     for value in values:
-        for each, told in ((optimizer, value), (logarithms, float(np.log(value)))):
-            trial = each.ask()
+        for model, objective in ((optimizer, value), (logarithms, float(np.log(value)))):
+            trial = model.ask()
             assert trial is not None
-            each.tell(trial, told)
+            model.tell(trial, objective)
     asked, expected = optimizer.ask(), logarithms.ask()
     assert asked is not None
     assert expected is not None

@@ -213,8 +213,8 @@ def test_a_file_is_looked_for_here_and_then_beside_the_configuration(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
-    for each in (folder, elsewhere):
-        each.mkdir()
+    for directory in (folder, elsewhere):
+        directory.mkdir()
     shutil.copy(mine, folder / "own.py")
     (folder / "task.py").write_text(
         "from fmnas.search_spaces import Real\nfrom fmnas.trainers import objective\n\n"

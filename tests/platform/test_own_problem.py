@@ -291,8 +291,8 @@ def test_what_a_trial_raised_in_this_process_is_shown_to_who_follows(
 
 def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -> None:
     write(here / "failing.py", FAILING.replace("RESULTS[configuration", "configuration['x'] + RESULTS[configuration"))
-    given = ["random", {"name": "regularized-evolution", "population": 3, "tournament": 2}]
-    assert run(here, "failing.py", optimizers=given, budget={"evaluations": 40}) == 0
+    competitors = ["random", {"name": "regularized-evolution", "population": 3, "tournament": 2}]
+    assert run(here, "failing.py", optimizers=competitors, budget={"evaluations": 40}) == 0
     state = restored(here / "run")
     for name, done in state.experiment.runs.items():
         outcomes = [outcome for outcome in state.ledger.results if outcome.run == name]

@@ -146,8 +146,8 @@ def test_sizes_that_are_not_set_are_the_problems(name: str, train: int | None, v
 
 def test_early_epochs_may_be_validated_on_a_part_of_the_images() -> None:
     data = {"name": "digits", "train": 20, "validation": 64}
-    given = check_config(config("joint", **data, early_validation=16), "here")
-    trainer = problem("joint", given.problem_settings).trainer
+    configured = check_config(config("joint", **data, early_validation=16), "here")
+    trainer = problem("joint", configured.problem_settings).trainer
     assert trainer.settings.early_validation == 16
     assert check_config(config("joint", **data), "here").data.early_validation is None
     with pytest.raises(ConfigError, match=r"data\.early_validation = 65: .*data\.validation, 64"):
@@ -171,8 +171,14 @@ def test_what_a_problem_does_not_take_is_refused(name: str, key: str, value: obj
 
 
 def run(name: str, folder: Path, *overrides: str) -> int:
-    given = ("workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", f"problem={name}", *overrides)
-    return main(["run", "smoke", *(flag for o in given for flag in ("-o", o)), "--out", str(folder / "run")])
+    settings = (
+        "workers.kind=in-process",
+        "tracking.enabled=false",
+        "optimizers=[random]",
+        f"problem={name}",
+        *overrides,
+    )
+    return main(["run", "smoke", *(flag for o in settings for flag in ("-o", o)), "--out", str(folder / "run")])
 
 
 def test_boston_is_asked_for_before_anything_runs(

@@ -47,7 +47,7 @@ def make_console(is_terminal: bool = False, width: int = 150) -> Console:
     return Console(file=io.StringIO(), force_terminal=is_terminal, width=width, color_system=None)
 
 
-def printed(console: Console) -> str:
+def text_of(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -99,12 +99,12 @@ class Scene:
         self.apply(Finished(run, trial_id, 1, "w", Evaluation(objective, 3, (0.1, 0.3)), 2.0))
 
     def records(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in printed(self.console).splitlines()]
+        return [json.loads(line) for line in text_of(self.console).splitlines()]
 
     def table(self, width: int = 150) -> str:
         console = make_console(width=width)
         console.print(self.progress.render())
-        return printed(console)
+        return text_of(console)
 
 
 def test_the_mode_is_live_in_a_terminal_and_lines_elsewhere() -> None:
@@ -122,7 +122,7 @@ def test_a_logger_prints_lines_without_markup(mode: str, shown: set[str]) -> Non
     logger.info("b [red]", extra={"event": "finished", "facts": {}})
     logger.warning("c [red]", extra={"event": "lost", "facts": {}})
     logger.log(logging.DEBUG, "d [red]", extra={"event": "started", "facts": {}})
-    assert printed(console).split("\n") == [*(f"{word} [red]" for word in sorted(shown)), ""]
+    assert text_of(console).split("\n") == [*(f"{word} [red]" for word in sorted(shown)), ""]
 
 
 def test_json_is_one_object_per_line() -> None:
@@ -130,7 +130,7 @@ def test_json_is_one_object_per_line() -> None:
     logger = make_logger(JSON, console)
     logger.info("%s", "two\nlines [x]")
     logger.info("shown to users", extra={"event": "lost", "facts": {"run": "a", "value": None}})
-    message, lost = map(json.loads, printed(console).splitlines())
+    message, lost = map(json.loads, text_of(console).splitlines())
     assert (message.pop("at") > 0, message) == (True, {"event": "message", "text": "two\nlines [x]"})
     assert (lost.pop("at") > 0, lost) == (True, {"event": "lost", "run": "a", "value": None})
 
@@ -164,10 +164,10 @@ def test_failures_are_shown_above_a_live_table() -> None:
     scene.apply(Failed(RUN, 4, 2, "w", "too slow", 1.0, 4.0, TIMED_OUT))
     scene.progress.on_end("finished", "")
     scene.progress.on_message("after the end")
-    lines = [line for line in printed(scene.console).splitlines() if "trial 4" in line]
+    lines = [line for line in text_of(scene.console).splitlines() if "trial 4" in line]
     assert any("worker-1" in line and "killed" in line for line in lines)
     assert any("timed_out" in line and "too slow" in line for line in lines)
-    assert "after the end" in printed(scene.console)
+    assert "after the end" in text_of(scene.console)
 
 
 def test_the_table_has_budgets_incumbents_running_trials_and_the_time_left() -> None:
@@ -289,11 +289,11 @@ def test_quiet_prints_the_final_table_alone(tmp_path: Path, capsys: pytest.Captu
 def test_an_interruption_names_the_command_to_resume(
     mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def raise_interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     out = tmp_path / mode
-    monkeypatch.setattr("fmnas.platform.runner.driver.Driver._loop", interrupted)
+    monkeypatch.setattr("fmnas.platform.runner.driver.Driver._loop", raise_interrupt)
     assert main(["run", "smoke", *CALM, "--progress", mode, "--out", str(out)]) == 130
     output = capsys.readouterr().out
     assert f"fmnas resume {out}" in output

@@ -46,8 +46,8 @@ def trials(out: Path) -> list[Trial]:
 
 def curves(out: Path) -> list[tuple[float, ...]]:
     """The curve of every trial, then the objective; seconds are left out."""
-    found = {event.trial_id: event.evaluation for event in events_of(out / "journal.jsonl", Finished)}
-    return [(*found[number].curve, found[number].objective) for number in sorted(found)]
+    evaluations = {event.trial_id: event.evaluation for event in events_of(out / "journal.jsonl", Finished)}
+    return [(*evaluations[number].curve, evaluations[number].objective) for number in sorted(evaluations)]
 
 
 def epochs_charged(out: Path) -> int:
@@ -83,15 +83,15 @@ def test_a_promoted_trial_trains_what_is_left_with_the_seed_of_the_first(whole: 
 
 
 def test_without_the_files_of_shorter_trials_everything_is_the_same(whole: tuple[Path, int], tmp_path: Path) -> None:
-    found: list[int] = []
+    counts: list[int] = []
 
     def evaluate(trainer: ImageTrainer, trial: Trial) -> Evaluation:
-        found.append(len(list((tmp_path / "run" / "checkpoints").glob("*.pt"))))
+        counts.append(len(list((tmp_path / "run" / "checkpoints").glob("*.pt"))))
         shutil.rmtree(tmp_path / "run" / "checkpoints", ignore_errors=True)
         return real(trainer, trial)
 
     assert run(tmp_path / "run", evaluate, ON) == 0
-    assert found == [0, 2, 2, 2, 0]
+    assert counts == [0, 2, 2, 2, 0]
     assert trials(tmp_path / "run") == trials(whole[0])
     assert curves(tmp_path / "run") == curves(whole[0])
     assert epochs_charged(tmp_path / "run") == 9
@@ -115,7 +115,7 @@ def test_a_resume_changes_no_number(whole: tuple[Path, int], tmp_path: Path) -> 
     assert main(["replay", str(tmp_path / "run")]) == 0
 
 
-def changed(run: Path, out: Path, old: str, new: str) -> RunDirectory:
+def copy_with_config(run: Path, out: Path, old: str, new: str) -> RunDirectory:
     """A copy of a run directory whose configuration says something else."""
     shutil.copytree(run, out)
     text = (out / "config.yaml").read_text()
@@ -126,28 +126,28 @@ def changed(run: Path, out: Path, old: str, new: str) -> RunDirectory:
 
 def begun_so(directory: RunDirectory, old: str, new: str) -> RunDirectory:
     """With a journal whose first event says something else, too."""
-    head, *others = read_journal(directory.journal)
+    head, *rest = read_journal(directory.journal)
     text = json.dumps(event_to_dict(head), separators=(",", ":"))
     assert text.count(old) == 1
-    write_journal(directory.journal, [event_from_dict(json.loads(text.replace(old, new))), *others])
+    write_journal(directory.journal, [event_from_dict(json.loads(text.replace(old, new))), *rest])
     return directory
 
 
 def test_a_resume_may_change_the_rhythm_and_nothing_else(whole: tuple[Path, int], tmp_path: Path) -> None:
-    state = load_state(changed(whole[0], tmp_path / "a", "every: 2", "every: 1"))
+    state = load_state(copy_with_config(whole[0], tmp_path / "a", "every: 2", "every: 1"))
     assert state.experiment.config.checkpoints.every == 1
-    off = changed(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
+    off = copy_with_config(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
     with pytest.raises(RunDirectoryError, match=r"continue_promoted = False") as caught:
         load_state(off)
     assert "checkpoints.every" in str(caught.value)
     with pytest.raises(ConfigError, match=r"continue_promoted = true: it needs checkpoints\.every"):
-        load_state(changed(whole[0], tmp_path / "c", "every: 2", "every: null"))
+        load_state(copy_with_config(whole[0], tmp_path / "c", "every: 2", "every: null"))
 
 
 def test_reports_do_not_mix_the_two(
     whole: tuple[Path, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = changed(whole[0], tmp_path / "other", "continue_promoted: true", "continue_promoted: false")
+    other = copy_with_config(whole[0], tmp_path / "other", "continue_promoted: true", "continue_promoted: false")
     begun_so(other, '"continue_promoted":true', '"continue_promoted":false')
     assert main(["report", str(whole[0]), str(other.root), "--out", str(tmp_path / "both")]) == 2
     assert "checkpoints.continue_promoted = true and false" in capsys.readouterr().err

@@ -73,17 +73,17 @@ def test_a_resume_by_the_same_one_says_nothing(cut: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize("command", ["resume", "report", "status"])
 def test_a_newer_format_is_refused(cut: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    begun, *others = read_journal(cut / "journal.jsonl")
+    begun, *rest = read_journal(cut / "journal.jsonl")
     assert isinstance(begun, Begun)
-    write_journal(cut / "journal.jsonl", [replace(begun, format=FORMAT + 1), *others])
+    write_journal(cut / "journal.jsonl", [replace(begun, format=FORMAT + 1), *rest])
     assert main([command, str(cut)]) == 2
     assert f"format {FORMAT + 1}" in capsys.readouterr().err
 
 
 def test_a_configuration_of_another_version_is_refused(cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    begun, *others = read_journal(cut / "journal.jsonl")
+    begun, *rest = read_journal(cut / "journal.jsonl")
     assert isinstance(begun, Begun)
-    write_journal(cut / "journal.jsonl", [replace(begun, config={**begun.config, "future": 1}), *others])
+    write_journal(cut / "journal.jsonl", [replace(begun, config={**begun.config, "future": 1}), *rest])
     assert main(["report", str(cut)]) == 2
     assert "future" in capsys.readouterr().err
 
@@ -141,8 +141,8 @@ def test_git_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(arguments)
         return subprocess.CompletedProcess(arguments, 0, "1a2b3c4d\n", "")
 
-    for each in (environment.commit, environment.provenance):
-        each.cache_clear()
+    for function in (environment.commit, environment.provenance):
+        function.cache_clear()
     monkeypatch.setattr("subprocess.run", run)
     monkeypatch.setattr("pathlib.Path.exists", lambda _: True)
     monkeypatch.setattr(environment, "_gpus", list)
@@ -150,8 +150,8 @@ def test_git_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert environment.describe_environment()["commit"] == provenance().commit == "1a2b3c4d"
         assert len(asked) == 1
     finally:
-        for each in (environment.commit, environment.provenance):
-            each.cache_clear()
+        for function in (environment.commit, environment.provenance):
+            function.cache_clear()
 
 
 INTEL = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 ssse3 ht avx avx512_fp16 amx_tile clwb\n\n"
@@ -181,11 +181,11 @@ def test_the_environment_says_what_decides_the_last_digits(monkeypatch: pytest.M
     for name in environment.ROUNDING_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
-    found = environment.describe_environment()
-    assert found["variables"] == {"MKL_CBWR": "COMPATIBLE"}
-    assert found["libraries"]["torch_capability"] == torch.backends.cpu.get_cpu_capability()
+    description = environment.describe_environment()
+    assert description["variables"] == {"MKL_CBWR": "COMPATIBLE"}
+    assert description["libraries"]["torch_capability"] == torch.backends.cpu.get_cpu_capability()
     for name, available in (("mkl", torch.backends.mkl), ("onednn", torch.backends.mkldnn)):
-        assert (name in found["libraries"]) == available.is_available()
-        assert "" not in found["libraries"].get(name, "1").split(".")
+        assert (name in description["libraries"]) == available.is_available()
+        assert "" not in description["libraries"].get(name, "1").split(".")
     monkeypatch.delitem(sys.modules, "torch")
-    assert environment.describe_environment()["libraries"] == {"numpy_blas": found["libraries"]["numpy_blas"]}
+    assert environment.describe_environment()["libraries"] == {"numpy_blas": description["libraries"]["numpy_blas"]}

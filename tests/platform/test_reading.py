@@ -96,13 +96,13 @@ def run(out: str, *overrides: str, **changes: Any) -> int:
 def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """lose(*files): they are gone, from memory, too."""
 
-    def lost(*files: str) -> None:
+    def delete_files(*files: str) -> None:
         for file in files:
             Path(file).unlink()
         for name in [name for name in sys.modules if name.startswith("fmnas_own.")]:
             monkeypatch.delitem(sys.modules, name)
 
-    return lost
+    return delete_files
 
 
 def tables(out: str) -> list[bytes]:
@@ -130,9 +130,9 @@ def test_a_report_is_the_same_without_the_files_that_were_named(
     capsys.readouterr()
     for command in ("resume", "replay", "retrain"):
         assert main([command, "out"]) == 2
-        told = capsys.readouterr().err
-        assert ".py" in told
-        assert "version" not in told
+        message = capsys.readouterr().err
+        assert ".py" in message
+        assert "version" not in message
     assert main(["extend", "out", "-o", "repeats=2"]) == 2
     assert ".py" in capsys.readouterr().err
 

@@ -98,8 +98,8 @@ class Half(BOHB):
 )
 def test_the_same_is_said_of_one_of_ones_own_that_has_other_options(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    told = design_warnings(config([{"name": "own", "use": f"{tmp_path}/own.py:{name}"}], evaluations=10))
-    assert [line[: len(words)] for line in told] == ([words] if words else [])
+    warnings = design_warnings(config([{"name": "own", "use": f"{tmp_path}/own.py:{name}"}], evaluations=10))
+    assert [line[: len(words)] for line in warnings] == ([words] if words else [])
 
 
 def test_what_a_remark_advises_silences_it() -> None:

@@ -29,7 +29,7 @@ MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "muta
 """Optimizer -> the origin of what it suggests once it has learnt something."""
 
 
-def configured(optimizer: str = "", concurrency: int = 3, **changes: Any) -> Config:
+def make_config(optimizer: str = "", concurrency: int = 3, **changes: Any) -> Config:
     entries: list[dict[str, Any]] = [
         {"name": "bo-fm"},
         {"name": "regularized-evolution", "population": 4, "tournament": 2},
@@ -78,7 +78,7 @@ def drive(config: Config, journal: Path, seed: int = 0) -> list[Event]:
     return read_journal(journal)
 
 
-def replayed(config: Config, events: list[Event]) -> tuple[dict[str, int], list[Mismatch]]:
+def replay_events(config: Config, events: list[Event]) -> tuple[dict[str, int], list[Mismatch]]:
     return replay(events, [lambda: build_experiment(config, with_optimizers=False)])
 
 
@@ -96,60 +96,60 @@ def with_value(event: Event, value: float) -> Asked:
 
 @pytest.mark.parametrize("policy", ["penalty", "skip"])
 def test_an_honest_run_of_every_optimizer_is_followed_to_the_last_number(tmp_path: Path, policy: str) -> None:
-    config = configured(on_failure=policy)
+    config = make_config(on_failure=policy)
     events = drive(config, tmp_path / "j")
     for optimizer, origin in MODEL_BASED.items():
         assert suggestion(events, f"{optimizer}/repeat-0", origin)
     assert {event.status for event in events if isinstance(event, Failed)} == {"failed", "timed_out"}
     assert any(isinstance(event, Lost) for event in events)
-    counts, mismatches = replayed(config, events)
+    counts, mismatches = replay_events(config, events)
     assert mismatches == []
     assert sum(counts.values()) == sum(isinstance(event, Asked) for event in events)
 
 
 def test_a_run_that_was_cut_and_resumed_is_followed_too(tmp_path: Path) -> None:
-    config, journal = configured(), tmp_path / "j"
+    config, journal = make_config(), tmp_path / "j"
     drive(config, journal)
     lines = journal.read_bytes().splitlines(keepends=True)
     for share in (0.4, 0.7):
         journal.write_bytes(b"".join(lines[: int(share * len(lines))]))
-        assert replayed(config, drive(config, journal, seed=5))[1] == []
+        assert replay_events(config, drive(config, journal, seed=5))[1] == []
 
 
 @pytest.mark.parametrize("optimizer", list(MODEL_BASED))
 def test_a_changed_configuration_is_found_where_it_is(tmp_path: Path, optimizer: str) -> None:
-    config, run = configured(optimizer, concurrency=1), f"{optimizer}/repeat-0"
+    config, run = make_config(optimizer, concurrency=1), f"{optimizer}/repeat-0"
     events = drive(config, tmp_path / "j")
     place = suggestion(events, run, MODEL_BASED[optimizer])
     trial = events[place].trial  # type: ignore[union-attr]
     before = trial.configuration["x1"]
     changed = float(np.nextafter(before, 0.0))
     events[place] = with_value(events[place], changed)
-    first = replayed(config, events)[1][0]
+    first = replay_events(config, events)[1][0]
     assert (first.line, first.run, first.trial) == (place + 1, run, trial.id)
     assert first.changes == {"configuration.x1": (changed, before)}
     assert f"line {place + 1}: {run}, trial {trial.id}: configuration.x1 is" in str(first)
 
 
 def test_a_changed_result_is_found_in_what_it_would_have_led_to(tmp_path: Path) -> None:
-    config = configured("bo-fm", concurrency=1)
+    config = make_config("bo-fm", concurrency=1)
     events = drive(config, tmp_path / "j")
     place = next(i for i, event in enumerate(events) if isinstance(event, Finished))
     finished = events[place]
     assert isinstance(finished, Finished)
     lower = replace(finished.evaluation, objective=finished.evaluation.objective - 0.5)
     events[place] = replace(finished, evaluation=lower)
-    first = replayed(config, events)[1][0]
+    first = replay_events(config, events)[1][0]
     assert first.line > place + 1
     assert first.changes
 
 
 def test_where_a_run_cannot_be_followed_it_is_said_and_the_others_go_on(tmp_path: Path) -> None:
-    config = configured(concurrency=1)
+    config = make_config(concurrency=1)
     events = drive(config, tmp_path / "j")
     place = suggestion(events, "bohb/repeat-0", "promotion")
     events[place] = with_value(events[place], 0.123)
-    counts, mismatches = replayed(config, events)
+    counts, mismatches = replay_events(config, events)
     assert {mismatch.run for mismatch in mismatches} == {"bohb/repeat-0"}
     assert (mismatches[0].line, "cannot be replayed" in mismatches[0].reason) == (place + 1, True)
     assert counts["random/repeat-0"] == 18
@@ -159,9 +159,9 @@ def test_after_so_many_mismatches_the_rest_of_a_run_is_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fmnas.platform.experiment.replay.MAX_MISMATCHES", 4)
-    config = configured("random", concurrency=1)
+    config = make_config("random", concurrency=1)
     events = [with_value(e, 0.125) if isinstance(e, Asked) else e for e in drive(config, tmp_path / "j")]
-    _, mismatches = replayed(config, events)
+    _, mismatches = replay_events(config, events)
     assert [bool(mismatch.reason) for mismatch in mismatches] == [False, False, False, True]
     assert all(mismatch.changes for mismatch in mismatches)
 

@@ -95,7 +95,7 @@ def make_summary(labels: Sequence[str] = ("random",), error: float = 0.18) -> Su
     return replace(empty, optimizers=dict.fromkeys(labels, row))
 
 
-def printed(summary: Summary, width: int | None = None) -> str:
+def summary_text(summary: Summary, width: int | None = None) -> str:
     """The text in a file, or in a terminal of that width."""
     file = io.StringIO()
     terminal = Console(file=file, width=width, force_terminal=True, color_system=None)
@@ -104,16 +104,16 @@ def printed(summary: Summary, width: int | None = None) -> str:
 
 
 def test_a_file_gets_the_whole_final_table() -> None:
-    header, *rows = printed(make_summary([LONG, "random"])).strip().partition("\n\n")[0].splitlines()
+    header, *rows = summary_text(make_summary([LONG, "random"])).strip().partition("\n\n")[0].splitlines()
     assert header.split("  ")[-1] == "by method"
     numbers = ["0.5000", "0.010", "3", "0.5400", "0.1800", "24.0", "600", "50%"]
     assert [row.split() for row in rows] == [[name, *numbers] for name in (LONG, "random")]
-    assert "its error" not in printed(make_summary(error=nan))
+    assert "its error" not in summary_text(make_summary(error=nan))
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_a_terminal_gets_a_table_of_its_width(width: int) -> None:
-    assert max(map(len, printed(make_summary([LONG, "random"]), width).splitlines())) <= width
+    assert max(map(len, summary_text(make_summary([LONG, "random"]), width).splitlines())) <= width
 
 
 def test_the_errors_of_retrained_incumbents_and_their_tests() -> None:
@@ -121,10 +121,10 @@ def test_the_errors_of_retrained_incumbents_and_their_tests() -> None:
     means = (RetrainedMean("a", 0.2, 0.21, 0.01, 0.1899, 0.23, 7), RetrainedMean("b", 0.2, 0.22, nan, nan, nan, 1))
     retrained = Retrained(3, 9, 4, 100, (), means, Comparisons((pair,), 7, 6))
     summary = replace(make_summary(), retrained=retrained, caution="from runs/[old]/x")
-    text = printed(summary)
+    text = summary_text(summary)
     assert all(word in text for word in ("epochs = 3", "images = 9", "fresh seeds = 4", "0.1899 to 0.2300"))
     assert "from runs/[old]/x" in text, "brackets are not markup"
     (row,) = [line for line in text.splitlines() if line.startswith(f"{LONG} - {LONG[::-1]}")]
     assert row.split()[-4:] == ["-0.016", "0.047", "first", "better"]
-    assert "different epochs" in printed(replace(summary, retrained=replace(retrained, epochs=None)))
-    assert "test error" not in printed(make_summary())
+    assert "different epochs" in summary_text(replace(summary, retrained=replace(retrained, epochs=None)))
+    assert "test error" not in summary_text(make_summary())

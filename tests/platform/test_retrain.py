@@ -57,12 +57,12 @@ def rows(out: Path) -> list[dict[str, str]]:
 
 def best_of(out: Path) -> dict[str, dict[str, str]]:
     """Run -> the row of its best trial."""
-    found: dict[str, dict[str, str]] = {}
+    best_rows: dict[str, dict[str, str]] = {}
     with (out / "trials.csv").open() as file:
         for row in csv.DictReader(file):
-            if row["run"] not in found or float(row["objective"]) < float(found[row["run"]]["objective"]):
-                found[row["run"]] = row
-    return found
+            if row["run"] not in best_rows or float(row["objective"]) < float(best_rows[row["run"]]["objective"]):
+                best_rows[row["run"]] = row
+    return best_rows
 
 
 def test_real_data_real_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ NUMBERS = st.integers(0, 2**32 - 1)
 FINISH, FAIL, LOSE = "finish", "fail", "lose"
 
 
-def configured(**workers: Any) -> Config:
+def make_config(**workers: Any) -> Config:
     data = {"name": "t", "problem": "func2c", "optimizers": ["bohb", "random"], "repeats": 2, "workers": workers}
     return check_config({**data, "budget": {"evaluations": 6}, "fidelity": {"epochs": 3}}, "here")
 
@@ -58,7 +58,7 @@ def trial_of(run: str, number: int, objective: float) -> list[Event]:
     return [Asked(run, trial, 0.0, 1.0), Started(*key, 2.0), Finished(*key, evaluation, 3.0)]
 
 
-def searched(config: Config) -> list[Event]:
+def search_events(config: Config) -> list[Event]:
     """A finished search: the incumbent of repeat r is trial 3 + r."""
     runs = [f"{name}/repeat-{repeat}" for repeat in (0, 1) for name in ("bohb", "random")]
     trials = [event for run in runs for event in trial_of(run, 3 + int(run[-1]), 0.1)]
@@ -98,8 +98,8 @@ class Retraining:
     """A retraining of four incumbents."""
 
     def __init__(self, fate: Callable[[Job], str], capacities: Sequence[int] = (2,), **workers: Any) -> None:
-        config = configured(**workers)
-        self.state = ExperimentState(build_experiment(config, with_optimizers=False), fold(searched(config)))
+        config = make_config(**workers)
+        self.state = ExperimentState(build_experiment(config, with_optimizers=False), fold(search_events(config)))
         self.state.ledger.apply(RetrainingBegun(5, 40, 2, tuple(self.state.ledger.runs), 9.0))
         self.pool, self.context = Pool(fate, capacities), RunContext(clock=Clock(lambda: 60.0, lambda: 0.0))
         self.events: list[Event] = []
@@ -118,9 +118,9 @@ class Retraining:
 @given(seed=NUMBERS, repeat=st.integers(0, 99), trial=st.integers(0, 999))
 def test_fresh_seeds_are_a_function_of_three_numbers_and_never_a_searchs(seed: int, repeat: int, trial: int) -> None:
     fresh = retraining_seed(seed, repeat, trial)
-    others = [retraining_seed(seed, repeat, trial + 1), retraining_seed(seed, repeat + 1, trial)]
+    neighbours = [retraining_seed(seed, repeat, trial + 1), retraining_seed(seed, repeat + 1, trial)]
     assert fresh == retraining_seed(seed, repeat, trial)
-    assert fresh not in [*others, retraining_seed(seed + 1, repeat, trial)]
+    assert fresh not in [*neighbours, retraining_seed(seed + 1, repeat, trial)]
     assert 2**32 <= fresh < 2**63
     assert fresh % 2**32 != derived_seed(seed, repeat, trial)
 

@@ -86,27 +86,27 @@ def first_event(**budget: float) -> Begun:
     return begun(check_config(config, "here"))
 
 
-def asked(trial_id: int, at: float, origin: str = "random") -> Asked:
+def ask_event(trial_id: int, at: float, origin: str = "random") -> Asked:
     return Asked(RUN, Trial(trial_id, {}, 2, origin), 0.0, at)
 
 
 HISTORY: list[Event] = [
     first_event(),
-    asked(0, 1.0),
+    ask_event(0, 1.0),
     Started(RUN, 0, 1, "w", 2.0),  # by a driver that was killed
     Started(RUN, 0, 2, "w", 101.0),
     Finished(RUN, 0, 2, "w", EVALUATION, 110.0),
-    asked(1, 110.0),
+    ask_event(1, 110.0),
     Started(RUN, 1, 1, "w", 111.0),
     Lost(RUN, 1, 1, "w", "gone", False, 115.0),
     Started(RUN, 1, 2, "w@host:1", 116.0),
-    asked(2, 116.0),
+    ask_event(2, 116.0),
     Started(RUN, 2, 1, "w", 117.0),
     Failed(RUN, 2, 1, "w", "late", 3.0, 120.0, "timed_out"),
 ]
 
 
-def written(out: Path, events: list[Event]) -> RunDirectory:
+def write_run(out: Path, events: list[Event]) -> RunDirectory:
     write_journal(out / "journal.jsonl", events)
     return RunDirectory(out)
 
@@ -118,13 +118,13 @@ def status_with_driver(directory: RunDirectory, work: str = "experiment", **fact
         return collect_status(directory, now=130.0)
 
 
-def printed(facts: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+def status_text(facts: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
     print_status(facts, Console(width=150))
     return capsys.readouterr().out
 
 
 def test_a_running_experiment(tmp_path: Path) -> None:
-    directory = written(tmp_path, HISTORY)
+    directory = write_run(tmp_path, HISTORY)
     assert status_with_driver(directory)["state"] == "starting", "no workers are known yet"
     facts = status_with_driver(directory, workers=3)
     assert (facts["state"], facts["driver"]["pid"]) == ("working", os.getpid())
@@ -154,42 +154,42 @@ def test_a_running_experiment(tmp_path: Path) -> None:
 def test_what_is_charged_is_spent_and_nothing_else(
     tmp_path: Path, event: Event, ended: int, without_result: int, spent: int
 ) -> None:
-    events = [first_event(), asked(0, 1.0), Started(RUN, 0, 1, "w", 2.0), event]
-    facts = collect_status(written(tmp_path, events), now=4.0)
+    events = [first_event(), ask_event(0, 1.0), Started(RUN, 0, 1, "w", 2.0), event]
+    facts = collect_status(write_run(tmp_path, events), now=4.0)
     (run,) = facts["runs"]
     assert (run["trials"], run["without_result"], run["spent_epochs"]) == (ended, without_result, spent)
     assert (run["evaluations"], facts["spent_epochs"], facts["spent_share"]) == (spent / 2, spent, spent / 10)
 
 
 def test_warm_start_trials_do_not_count_for_the_pace(tmp_path: Path) -> None:
-    known = asked(3, 121.0, "warm_start"), Finished(RUN, 3, 1, "", EVALUATION, 121.0)
-    facts = status_with_driver(written(tmp_path, [*HISTORY, *known]), workers=3)
+    known = ask_event(3, 121.0, "warm_start"), Finished(RUN, 3, 1, "", EVALUATION, 121.0)
+    facts = status_with_driver(write_run(tmp_path, [*HISTORY, *known]), workers=3)
     assert (facts["spent_epochs"], facts["seconds_left"]) == (6, 30.0), "4 epochs took 30 s, 4 are left"
 
 
 def test_a_run_without_seconds_left_has_only_its_running_trials_ahead(tmp_path: Path) -> None:
     events = [first_event(seconds=3.0), *HISTORY[1:]]
     events[4] = Finished(RUN, 0, 2, "w", replace(EVALUATION, seconds=5.0), 110.0)
-    facts = status_with_driver(written(tmp_path, events), workers=3)
+    facts = status_with_driver(write_run(tmp_path, events), workers=3)
     assert facts["seconds_left"] == 15.0, "2 epochs are running, and no more will be"
 
 
 def test_the_epochs_that_the_driver_noted_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = written(tmp_path, HISTORY)
+    directory = write_run(tmp_path, HISTORY)
     facts = status_with_driver(directory, workers=3, epochs_done=[[RUN, 1, 1], [RUN, 0, 2], ["b/repeat-0", 1, 9]])
     assert facts["runs"][0]["running"][0]["epoch"] == 1
-    assert "trial 1 on w (epoch 1 of 2, 14 s)" in printed(facts, capsys)
-    assert "trial 1 on w (14 s)" in printed(status_with_driver(directory, workers=3), capsys)
+    assert "trial 1 on w (epoch 1 of 2, 14 s)" in status_text(facts, capsys)
+    assert "trial 1 on w (14 s)" in status_text(status_with_driver(directory, workers=3), capsys)
 
 
 def test_a_run_waits_only_while_a_driver_is_at_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = written(tmp_path, [first_event(), asked(0, 101.0)])
-    assert "waiting" in printed(status_with_driver(directory, workers=3), capsys)
-    assert "waiting" not in printed(collect_status(directory, now=130.0), capsys)
+    directory = write_run(tmp_path, [first_event(), ask_event(0, 101.0)])
+    assert "waiting" in status_text(status_with_driver(directory, workers=3), capsys)
+    assert "waiting" not in status_text(collect_status(directory, now=130.0), capsys)
 
 
 def test_trials_of_a_crashed_driver_are_not_running(tmp_path: Path) -> None:
-    directory = written(tmp_path, HISTORY)
+    directory = write_run(tmp_path, HISTORY)
     facts = collect_status(directory, now=130.0)
     assert (facts["state"], facts["driver"], facts["workers_busy"]) == ("crashed", None, 0)
     assert (facts["runs"][0]["running"], facts["resume_command"]) == ([], f"fmnas resume {tmp_path}")
@@ -199,26 +199,26 @@ def test_trials_of_a_crashed_driver_are_not_running(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("work", "state"), [("retraining", "retraining"), ("sync", "syncing")])
 def test_other_work_than_the_experiment(work: str, state: str, tmp_path: Path) -> None:
-    facts = status_with_driver(written(tmp_path, HISTORY), work, workers=1)
+    facts = status_with_driver(write_run(tmp_path, HISTORY), work, workers=1)
     assert (facts["state"], facts["resume_command"], facts["runs"][0]["running"]) == (state, None, [])
 
 
 def test_only_current_incumbents_count_as_retrained(tmp_path: Path) -> None:
     for trial_id, count in ((0, 1), (1, 0)):
         retrained = Retrained(RUN, trial_id, 1, "w", (0.1,), 15, 1.0, 130.0, 131.0)
-        directory = written(tmp_path, [*HISTORY, RetrainingBegun(2, 9, 1, (RUN,), 130.0), retrained])
+        directory = write_run(tmp_path, [*HISTORY, RetrainingBegun(2, 9, 1, (RUN,), 130.0), retrained])
         assert collect_status(directory)["retrained"] == count
 
 
 def test_an_in_memory_function_is_resumed_by_minimize_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = first_event()
-    facts = collect_status(written(tmp_path, [replace(first, config={**first.config, "problem": "<minimize>:bowl"})]))
+    facts = collect_status(write_run(tmp_path, [replace(first, config={**first.config, "problem": "<minimize>:bowl"})]))
     assert (facts["state"], facts["resume_command"]) == ("crashed", None)
-    assert "(bowl)" in printed(facts, capsys)
+    assert "(bowl)" in status_text(facts, capsys)
 
 
 def test_a_damaged_or_missing_journal_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, [first_event(), Finished(RUN, 7, 1, "w", EVALUATION, 1.0)])
+    write_run(tmp_path, [first_event(), Finished(RUN, 7, 1, "w", EVALUATION, 1.0)])
     for directory, words in ((tmp_path, "line 2"), (tmp_path / "nowhere", "nowhere")):
         assert main(["status", str(directory)]) == 2
         assert words in capsys.readouterr().err
@@ -234,7 +234,7 @@ def test_a_finished_experiment_is_printed(finished: Path, capsys: pytest.Capture
 def test_a_driver_at_work_is_seen_and_not_disturbed_and_its_death_is_seen(tmp_path: Path) -> None:
     out, journal = tmp_path / "run", tmp_path / "run" / "journal.jsonl"
     overrides = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "optimizers=[random]"]
-    flags = [*CALM, *(flag for each in (*overrides, "fidelity.epochs=1000000") for flag in ("-o", each))]
+    flags = [*CALM, *(flag for override in (*overrides, "fidelity.epochs=1000000") for flag in ("-o", override))]
     command = [*FMNAS, "run", "quickstart", *flags, "--out", str(out)]
     driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

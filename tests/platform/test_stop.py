@@ -304,10 +304,12 @@ def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path:
 def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def read(*_: object) -> None:
+    def interrupt_reading(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("fmnas.platform.config.load.load_config", read)  # what a user waits for is said before it
+    monkeypatch.setattr(
+        "fmnas.platform.config.load.load_config", interrupt_reading
+    )  # what a user waits for is said before it
     before = signal.getsignal(signal.SIGTERM)
     assert main(["run", "smoke", "--progress", "json", "--out", str(tmp_path / "run")]) == 130
     reading, ending = map(json.loads, capsys.readouterr().out.splitlines())

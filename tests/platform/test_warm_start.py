@@ -53,7 +53,7 @@ def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[
     trials = []
     for repeat in range(repeats):
         some = [Trial(i, subspace.complete(subspace.free.sample(rng)), epochs, "random") for i in range(count)]
-        told = [(trial, task.trainer.evaluate(trial)) for trial in some]
+        evaluated = [(trial, task.trainer.evaluate(trial)) for trial in some]
         trials.append(
             tuple(
                 WarmStartTrial(
@@ -63,7 +63,7 @@ def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[
                     100 * repeat + t.id,
                     Evaluation(e.objective, epochs, seconds=7.0),
                 )
-                for t, e in told
+                for t, e in evaluated
             )
         )
     known = WarmStartData("runs/earlier", "random", "an id", "", False, tuple(trials))
@@ -102,8 +102,8 @@ def test_it_begins_with_what_is_known_and_no_worker_sees_that(
             assert (outcome.worker, outcome.started_at) == ("", outcome.finished_at)
         assert [outcome.trial.origin == WARM_START for outcome in outcomes[KNOWN:]] == [False] * 2
         assert [number for ran, number in evaluated if ran == run] == [KNOWN, KNOWN + 1]
-        told = [evaluation for _, evaluation in state.experiment.runs[run].optimizer.history]
-        assert told[:KNOWN] == [trial.evaluation for trial in known[name].trials[repeat]]
+        evaluations = [evaluation for _, evaluation in state.experiment.runs[run].optimizer.history]
+        assert evaluations[:KNOWN] == [trial.evaluation for trial in known[name].trials[repeat]]
         budget = state.ledger.runs[run].budget
         assert (budget.spent, budget.committed) == (18, 0)
         assert budget.seconds_spent >= 7.0 * KNOWN
@@ -119,8 +119,8 @@ def test_it_is_resumed_after_any_record(
     config = configured(optimizers=entries, budget={"evaluations": 8})
     known, journal = knowledge_for(config), tmp_path / "whole"
     drive(config, journal, capacity=concurrency, warm_starts=known)
-    whole, found, lines = asks(journal), results(journal), journal.read_bytes().splitlines(keepends=True)
-    assert len(found) == 16
+    whole, objectives, lines = asks(journal), results(journal), journal.read_bytes().splitlines(keepends=True)
+    assert len(objectives) == 16
     for cut in range(len(lines)):
         again = tmp_path / f"cut-{cut}"
         again.write_bytes(b"".join(lines[:cut]))
@@ -136,7 +136,7 @@ def test_it_is_resumed_after_any_record(
         assert all(run.budget.spent == 24 and not run.budget.committed for run in state.ledger.runs.values())
         if concurrency == 1:
             assert sorted(asks(again)) == sorted(whole)
-            assert results(again) == found
+            assert results(again) == objectives
         if cut % 7 == 0:
             assert differences(again, known, config) == []
 
@@ -153,11 +153,11 @@ def test_what_it_suggests_follows_from_what_it_was_told_alone(
         trial = alone.ask()
         assert trial is not None
         alone.tell(trial, evaluation)
-    there, here = (
+    theirs, here = (
         [trial.configuration for trial, _ in optimizer.history]
         for optimizer in (alone, state.experiment.runs["regularized-evolution/repeat-0"].optimizer)
     )
-    assert there == here
+    assert theirs == here
 
 
 def test_an_extension_brings_what_is_known_to_those_it_adds(
@@ -243,13 +243,13 @@ def test_it_is_said_of_whom_it_concerns(configured: Configured) -> None:
     config = configured(optimizers=["bo-fm", "bohb", EVOLUTION], repeats=2, budget={"evaluations": 20})
     known = knowledge_for(config)["regularized-evolution"]
     uneven = WarmStartData("runs/earlier", "random", "i", "", True, (known.trials[0], known.trials[1][:3]))
-    (told,) = warm_start_notes(build_experiment(config, {"regularized-evolution": uneven}))
+    (note,) = warm_start_notes(build_experiment(config, {"regularized-evolution": uneven}))
     facts = ("regularized-evolution", "3-4 trials", "runs/earlier (random)", "3-4 of 20 evaluations", "different there")
-    assert all(fact in told for fact in facts)
-    assert "pairing with bo-fm is weaker" in told
+    assert all(fact in note for fact in facts)
+    assert "pairing with bo-fm is weaker" in note
     both = configured(optimizers=[QUICK["random"], EVOLUTION], budget={"evaluations": 20})
-    told = warm_start_notes(build_experiment(both, knowledge_for(both)))[0]
-    assert "4 of 20 evaluations" in told
-    assert "pairing" not in told
+    note = warm_start_notes(build_experiment(both, knowledge_for(both)))[0]
+    assert "4 of 20 evaluations" in note
+    assert "pairing" not in note
     setup = setup_statements(config, problem(config.problem, config.problem_settings))
     assert any("3 random points" in text and "bo-fm" in text for text in setup)

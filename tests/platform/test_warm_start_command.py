@@ -24,8 +24,10 @@ FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "--prog
 
 
 def run(out: Path, optimizers: str, evaluations: int, *more: str) -> int:
-    given = [f"optimizers={optimizers}", f"budget.evaluations={evaluations}", "repeats=2", *more]
-    return main(["run", "smoke", *FAST, *(part for each in given for part in ("-o", each)), "--out", str(out)])
+    overrides = [f"optimizers={optimizers}", f"budget.evaluations={evaluations}", "repeats=2", *more]
+    return main(
+        ["run", "smoke", *FAST, *(part for override in overrides for part in ("-o", override)), "--out", str(out)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def files(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
-def known(run: Path) -> dict[tuple[str, str], float]:
+def known_objectives(run: Path) -> dict[tuple[str, str], float]:
     """(run, note) -> objective, of the trials that were known."""
     table = read_trials(run / "trials.csv")
     table = table[table["origin"] == WARM_START]
@@ -55,16 +57,16 @@ def test_from_the_command_to_the_page_without_the_earlier_directory(
     assert run(out, f"[random, {EVOLUTION}, warm_start: '{source}:random'}}]", 8) == 0
     assert files(source) == before
     printed = " ".join(capsys.readouterr().out.split())
-    told = f"5 trials per repeat from {source} (random), charged as 5 of 8 evaluations"
-    assert told in printed
+    statement = f"5 trials per repeat from {source} (random), charged as 5 of 8 evaluations"
+    assert statement in printed
     shutil.rmtree(source)
-    assert told in json.loads((out / "summary.json").read_text())["caution"]
-    assert told in (out / "report" / "index.html").read_text()
-    found, theirs = known(out), read_trials(earlier / "trials.csv")
-    assert len(found) == 10
+    assert statement in json.loads((out / "summary.json").read_text())["caution"]
+    assert statement in (out / "report" / "index.html").read_text()
+    objectives, theirs = known_objectives(out), read_trials(earlier / "trials.csv")
+    assert len(objectives) == 10
     for row in theirs[theirs["optimizer"] == "random"].to_dict("records"):
         note = f"trial {row['trial']} of {row['run']} in {source}"
-        assert found[f"regularized-evolution/repeat-{row['repeat']}", note] == row["objective"]
+        assert objectives[f"regularized-evolution/repeat-{row['repeat']}", note] == row["objective"]
     assert main(["replay", str(out)]) == 0
     whole = (out / "trials.csv").read_bytes()
     assert main(["report", str(out)]) == 0
@@ -84,13 +86,13 @@ def test_a_killed_driver_is_followed_without_the_earlier_directory(earlier: Path
     source, out = Path(shutil.copytree(earlier, tmp_path / "source")), tmp_path / "out"
     assert run(out, f"[{EVOLUTION}, label: w, warm_start: '{source}:e'}}]", 7) == 0
     shutil.rmtree(source)
-    whole, found, path = known(out), read_trials(out / "trials.csv"), out / "journal.jsonl"
+    whole, table, path = known_objectives(out), read_trials(out / "trials.csv"), out / "journal.jsonl"
     asked = [i for i, record in enumerate(journal_dicts(path), start=1) if record["event"] == "asked"]
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: asked[3]]))
     assert main(["resume", str(out), "--progress", "quiet"]) == 0
-    assert known(out) == whole
+    assert known_objectives(out) == whole
     again = read_trials(out / "trials.csv")
-    assert list(again["objective"]) == list(found["objective"])
+    assert list(again["objective"]) == list(table["objective"])
     assert main(["replay", str(out)]) == 0
 
 
@@ -102,7 +104,7 @@ def test_an_extension_takes_more_repeats_and_optimizers_from_it(earlier: Path, t
     assert main(["extend", str(out), "-o", "repeats=3", "-o", more, *FAST[-2:]]) == 0
     shutil.rmtree(source)
     counts: dict[str, int] = {}
-    for name, _ in known(out):
+    for name, _ in known_objectives(out):
         counts[name] = counts.get(name, 0) + 1
     grown = {f"random/repeat-{r}": 6 for r in range(3)} | {f"regularized-evolution/repeat-{r}": 6 for r in (1, 2)}
     assert counts == {**grown, "regularized-evolution/repeat-0": 5}  # what it had begun with stays
@@ -128,11 +130,11 @@ def test_a_problem_whose_file_was_altered_since_is_told(tmp_path: Path) -> None:
     mine.write_text(MINE)
     problem = f"problem={mine}:bowl"
     assert run(source, "[random]", 5, problem) == 0
-    for text, told in ((MINE, False), (f"# more\n{MINE}", True)):
+    for text, is_reported in ((MINE, False), (f"# more\n{MINE}", True)):
         mine.write_text(text)
         assert run(out, f"[{{name: random, warm_start: '{source}'}}]", 6, problem) == 0
         caution = json.loads((out / "summary.json").read_text())["caution"]
-        assert ("was different there." in caution) == told
+        assert ("was different there." in caution) == is_reported
         shutil.rmtree(out)
 
 
@@ -148,15 +150,15 @@ def bowl(configuration):
 """
 
 
-def configured(entry: Any, **changes: Any) -> Config:
+def make_config(entry: Any, **changes: Any) -> Config:
     data = load_config("smoke").model_dump(mode="json")
     data |= {"repeats": 2, "budget": {"evaluations": 8}, "optimizers": [entry], **changes}
     return check_config(data, "here")
 
 
-def refused(entry: Any, **changes: Any) -> str:
+def load_refused(entry: Any, **changes: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_warm_starts(configured(entry, **changes))
+        load_warm_starts(make_config(entry, **changes))
     return str(caught.value)
 
 
@@ -166,16 +168,20 @@ def warm(source: str | Path, label: str = "w") -> dict[str, Any]:
 
 def test_whose_trials_are_meant(earlier: Path) -> None:
     for entry, whose in ((warm(f"{earlier}:random"), "random"), (warm(earlier, "e"), "e")):
-        ((_, found),) = load_warm_starts(configured(entry)).items()
-        assert (found.label, found.directory, [len(each) for each in found.trials]) == (whose, str(earlier), [5, 5])
-    assert f"{earlier}:LABEL: random, e" in refused(warm(earlier))
-    assert "Did you mean 'random'?" in refused(warm(f"{earlier}:randon"))
+        ((_, data),) = load_warm_starts(make_config(entry)).items()
+        assert (data.label, data.directory, [len(repeat_trials) for repeat_trials in data.trials]) == (
+            whose,
+            str(earlier),
+            [5, 5],
+        )
+    assert f"{earlier}:LABEL: random, e" in load_refused(warm(earlier))
+    assert "Did you mean 'random'?" in load_refused(warm(f"{earlier}:randon"))
 
 
 def test_a_colon_in_a_directory_is_no_label_before_a_slash(earlier: Path, tmp_path: Path) -> None:
     source = Path(shutil.copytree(earlier, tmp_path / "a:b"))
-    ((_, found),) = load_warm_starts(configured(warm(f"{source}/", "e"))).items()
-    assert found.label == "e"
+    ((_, data),) = load_warm_starts(make_config(warm(f"{source}/", "e"))).items()
+    assert data.label == "e"
 
 
 @pytest.mark.parametrize(
@@ -192,22 +198,22 @@ def test_a_colon_in_a_directory_is_no_label_before_a_slash(earlier: Path, tmp_pa
     ],
 )
 def test_what_cannot_be_is_refused(earlier: Path, changes: dict[str, Any], said: str) -> None:
-    assert re.search(said, refused(warm(f"{earlier}:e"), **changes))
+    assert re.search(said, load_refused(warm(f"{earlier}:e"), **changes))
 
 
 def test_what_may_differ(earlier: Path) -> None:
     """A larger budget, another seed, another design: what an objective is stays the same."""
     changes = {"seed": 5, "initial_design": 9, "on_failure": "skip", "repeats": 1, "budget": {"evaluations": 50}}
-    assert len(load_warm_starts(configured(warm(f"{earlier}:e"), **changes))["w"].trials) == 1
+    assert len(load_warm_starts(make_config(warm(f"{earlier}:e"), **changes))["w"].trials) == 1
 
 
 def test_no_directory_and_a_damaged_one(earlier: Path, tmp_path: Path) -> None:
-    assert "journal.jsonl is missing" in refused(warm(tmp_path / "nowhere"))
+    assert "journal.jsonl is missing" in load_refused(warm(tmp_path / "nowhere"))
     source = Path(shutil.copytree(earlier, tmp_path / "source"))
     journal = source / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*lines[:5], lines[5].replace(b"1", b"2"), *lines[6:]]))
-    assert "line 6: checksum" in refused(warm(f"{source}:e"))
+    assert "line 6: checksum" in load_refused(warm(f"{source}:e"))
 
 
 def test_one_that_is_still_going_on_counts_as_far_as_it_is(earlier: Path, tmp_path: Path) -> None:
@@ -216,29 +222,29 @@ def test_one_that_is_still_going_on_counts_as_far_as_it_is(earlier: Path, tmp_pa
     lines = journal.read_bytes().splitlines(keepends=True)
     done = [i for i, record in enumerate(journal_dicts(journal), start=1) if record["event"] == "finished"]
     journal.write_bytes(b"".join(lines[: done[9]]) + b'{"torn')
-    found = load_warm_starts(configured(warm(f"{source}:e")))["w"]
-    assert sum(map(len, found.trials)) < 10
-    assert all(found.trials)
+    data = load_warm_starts(make_config(warm(f"{source}:e")))["w"]
+    assert sum(map(len, data.trials)) < 10
+    assert all(data.trials)
     journal.write_bytes(b"".join(lines[: done[0]]))
-    assert "repeat 0 of e in" in refused(warm(f"{source}:e"))
-    assert "has no finished trial of 3 epochs" in refused(warm(f"{source}:e"))
+    assert "repeat 0 of e in" in load_refused(warm(f"{source}:e"))
+    assert "has no finished trial of 3 epochs" in load_refused(warm(f"{source}:e"))
 
 
 def test_only_full_trials_count(tmp_path: Path) -> None:
     source = tmp_path / "source"
     assert run(source, "[bohb]", 8, "repeats=1") == 0
     table = read_trials(source / "trials.csv")
-    (found,) = load_warm_starts(configured(warm(source), repeats=1, budget={"evaluations": 9}))["w"].trials
-    assert [trial.number for trial in found] == list(table["trial"][table["epochs"] == 3])
-    assert 0 < len(found) < len(table)
+    (loaded,) = load_warm_starts(make_config(warm(source), repeats=1, budget={"evaluations": 9}))["w"].trials
+    assert [trial.number for trial in loaded] == list(table["trial"][table["epochs"] == 3])
+    assert 0 < len(loaded) < len(table)
     asked = [record["trial"] for record in journal_dicts(source / "journal.jsonl") if record["event"] == "asked"]
-    assert [trial.seed for trial in found] == [asked[trial.number]["seed"] for trial in found]
+    assert [trial.seed for trial in loaded] == [asked[trial.number]["seed"] for trial in loaded]
 
 
 def test_other_data_are_refused(earlier: Path) -> None:
-    found = load_warm_starts(configured(warm(f"{earlier}:e")))
-    check_warm_start_data(found, "abc")  # the problem has none
-    theirs = {"w": type(found["w"])(**{**vars(found["w"]), "data": "def"})}
+    data = load_warm_starts(make_config(warm(f"{earlier}:e")))
+    check_warm_start_data(data, "abc")  # the problem has none
+    theirs = {"w": type(data["w"])(**{**vars(data["w"]), "data": "def"})}
     with pytest.raises(ConfigError, match="SHA-256 def, here abc"):
         check_warm_start_data(theirs, "abc")
 
@@ -255,14 +261,14 @@ def test_other_data_are_refused(earlier: Path) -> None:
 )
 def test_a_key_that_makes_no_sense_is_refused(entry: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        configured(entry)
+        make_config(entry)
     assert said in str(caught.value)
 
 
 def test_nobody_is_refused_for_a_design_that_is_not_played(earlier: Path) -> None:
-    assert configured(warm(earlier), initial_design=10).optimizers[0].warm_start == str(earlier)
+    assert make_config(warm(earlier), initial_design=10).optimizers[0].warm_start == str(earlier)
     with pytest.raises(ConfigError, match=r"budget\.evaluations = .*initial_design = 10"):
-        configured("bo-fm", initial_design=10)
+        make_config("bo-fm", initial_design=10)
 
 
 def test_config_and_list_say_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,9 +304,9 @@ def test_a_configuration_that_came_twice_counts_once_the_first(tmp_path: Path) -
     space = [Nominal("k", ["a", "b"])]
     minimize(noisy, space, evaluations=8, optimizer="random", out=tmp_path / "a")
     firsts = [float(calls.index(k) + 1) for k in dict.fromkeys(calls)]
-    found = minimize(noisy, space, evaluations=3, optimizer="random", warm_start=str(tmp_path / "a")).trials
-    assert list(found["objective"])[:2] == firsts
-    assert list(found["origin"]) == [WARM_START, WARM_START, "random"]
+    result = minimize(noisy, space, evaluations=3, optimizer="random", warm_start=str(tmp_path / "a")).trials
+    assert list(result["objective"])[:2] == firsts
+    assert list(result["origin"]) == [WARM_START, WARM_START, "random"]
 
 
 def test_a_function_minimised_from_python_begins_with_an_earlier_call(tmp_path: Path) -> None:
@@ -312,8 +318,8 @@ def test_a_function_minimised_from_python_begins_with_an_earlier_call(tmp_path: 
     space = [Real("x", -1.0, 1.0)]
     minimize(bowl, space, evaluations=4, optimizer="random", out=tmp_path / "a")
     first = list(calls)
-    found = minimize(bowl, space, evaluations=6, optimizer="random", seed=1, warm_start=str(tmp_path / "a"))
-    assert list(found.trials["x"])[:4] == first
+    result = minimize(bowl, space, evaluations=6, optimizer="random", seed=1, warm_start=str(tmp_path / "a"))
+    assert list(result.trials["x"])[:4] == first
     assert len(calls) == 6
     with pytest.raises(FmnasError, match="space = "):
         minimize(bowl, [Real("x", -2.0, 2.0)], evaluations=6, warm_start=str(tmp_path / "a"))

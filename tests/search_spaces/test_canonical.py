@@ -134,8 +134,8 @@ def test_the_mirror_image_is_the_same_network_and_half_of_it_is_not() -> None:
 
 def test_a_cell_that_is_its_own_mirror_image_may_exchange_its_inputs_alone(network_graph: GraphOf) -> None:
     inputs = ((-1, 0), (-1, 0), (1, 2), (1, 2))
-    there, back = ("conv3x3", "identity"), ("identity", "conv3x3")
-    a, b = (Cell(inputs, (there, back, *outputs), 3) for outputs in ((there, back), (back, there)))
+    forth, back = ("conv3x3", "identity"), ("identity", "conv3x3")
+    a, b = (Cell(inputs, (forth, back, *outputs), 3) for outputs in ((forth, back), (back, forth)))
     assert same_network(network_graph(a), network_graph(b))
     assert canonical_form(a) == canonical_form(b)
 

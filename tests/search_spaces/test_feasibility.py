@@ -65,7 +65,7 @@ def numeric(space: Space) -> list[Any]:
     return [v for v in space.variables if isinstance(v, Real) or all(map(fits, v.vertices))]
 
 
-def constrained(data: st.DataObject, space: Space) -> Space:
+def add_constraints(data: st.DataObject, space: Space) -> Space:
     """The space with one or two constraints, each of which about half of it meets."""
     names = [v.name for v in numeric(space)]
     assume(names)
@@ -92,7 +92,7 @@ def constrained(data: st.DataObject, space: Space) -> Space:
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=50)
 def test_every_sample_is_feasible(data: st.DataObject, spaces: Any, seed: int) -> None:
-    space = constrained(data, data.draw(spaces))
+    space = add_constraints(data, data.draw(spaces))
     X = space.sample_encoded(np.random.default_rng(seed), 20)
     assert X.shape == (20, len(space))
     assert space.feasible(X).all()
@@ -107,7 +107,7 @@ def test_every_sample_is_feasible(data: st.DataObject, spaces: Any, seed: int) -
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=50)
 def test_feasible_is_the_definition(data: st.DataObject, spaces: Any, seed: int) -> None:
-    space = constrained(data, data.draw(spaces))
+    space = add_constraints(data, data.draw(spaces))
     X = Space(space.variables).sample_encoded(np.random.default_rng(seed), 30)
     for x, feasible in zip(X, space.feasible(X), strict=True):
         configuration = space.decode(x)
@@ -123,7 +123,7 @@ def test_feasible_is_the_definition(data: st.DataObject, spaces: Any, seed: int)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=50)
 def test_neighbours_are_the_feasible_ones(data: st.DataObject, spaces: Any, seed: int) -> None:
-    space = constrained(data, data.draw(spaces))
+    space = add_constraints(data, data.draw(spaces))
     configuration = space.sample(np.random.default_rng(seed))
     every = Space(space.variables).neighbours(configuration)
     assert space.neighbours(configuration) == [n for n in every if space.meets_constraints(n)]
@@ -147,7 +147,7 @@ def test_a_point_on_the_boundary_is_feasible(data: st.DataObject, configured_spa
 @given(data=st.data())
 @settings(max_examples=50)
 def test_a_constrained_space_survives_json_and_pickle(data: st.DataObject, spaces: Any) -> None:
-    space = constrained(data, data.draw(spaces))
+    space = add_constraints(data, data.draw(spaces))
     plain = json.loads(json.dumps(space.to_dict()))
     for back in (Space.from_dict(plain), pickle.loads(pickle.dumps(space))):
         assert back == space

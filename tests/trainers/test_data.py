@@ -121,11 +121,11 @@ def test_the_permutation_is_the_authors() -> None:
     [(0, LABELS[:0]), (3, LABELS[:2]), (3, LABELS[:, None]), (3, LABELS.astype(np.int64)), (3, LABELS + 10)],
 )
 def test_invalid_splits_are_refused(inputs: np.ndarray, count: int, labels: np.ndarray) -> None:
-    found = rf"{count} inputs, labels {labels.dtype} \({len(labels)},"
-    with pytest.raises(DataError, match=f"x, training part: {found}"):
+    facts = rf"{count} inputs, labels {labels.dtype} \({len(labels)},"
+    with pytest.raises(DataError, match=f"x, training part: {facts}"):
         Split(inputs[:count], labels, inputs, LABELS, "x", "here")
     for for_tests, part in ((False, "validation"), (True, "test")):
-        with pytest.raises(DataError, match=f"x, {part} part: {found}"):
+        with pytest.raises(DataError, match=f"x, {part} part: {facts}"):
             Split(inputs, LABELS, inputs[:count], labels, "x", "here", for_tests)
     with pytest.raises(DataError, match=r"x: .*shapes"):
         Split(inputs, LABELS, inputs[:, :1], LABELS, "x", "here")

@@ -37,7 +37,7 @@ def point(x: np.ndarray, h: tuple[int, ...]) -> Configuration:
     return {f"x{i}": float(v) for i, v in enumerate(x, 1)} | {f"h{j}": v for j, v in enumerate(h, 1)}
 
 
-def constrained(name: str) -> Callable[[Configuration], float]:
+def constrained_objective(name: str) -> Callable[[Configuration], float]:
     function = problem(f"{name}_constrained").function
     assert function is not None
     return function
@@ -50,7 +50,7 @@ def test_quantities_of_the_vessel() -> None:
     assert shell == pytest.approx(0.0193 * 200 / 2 - 1)
     assert head == pytest.approx(0.00954 * 200 - 1)
     assert volume == pytest.approx(1 - (math.pi * 200**2 * 10 + 4 / 3 * math.pi * 200**3) / 1_296_000)
-    assert constrained("pressure_vessel")(thin) == pytest.approx(pressure_vessel(thin) + 0.1 * (shell + head))
+    assert constrained_objective("pressure_vessel")(thin) == pytest.approx(pressure_vessel(thin) + 0.1 * (shell + head))
 
 
 def test_the_best_vessel_has_the_thinnest_feasible_shell() -> None:
@@ -111,6 +111,6 @@ def test_rho_exceeds_the_gain_per_violation(name: str) -> None:
 def test_the_penalty_is_zero_for_feasible_designs_only(name: str, seed: int) -> None:
     function, violations, rho = FORMS[name]
     configuration = problem(name).space.sample(np.random.default_rng(seed))
-    penalty = constrained(name)(configuration) - function(configuration)
+    penalty = constrained_objective(name)(configuration) - function(configuration)
     assert penalty == pytest.approx(rho * sum(g for g in violations(configuration) if g > 0), abs=1e-12)
     assert (penalty > 0) == (max(violations(configuration)) > 0)

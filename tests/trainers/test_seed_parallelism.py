@@ -106,12 +106,12 @@ def test_an_exception_in_report_stops_all() -> None:
 def test_an_interruption_while_trainings_start_stops_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     submit = ThreadPoolExecutor.submit
 
-    def interrupted(pool: ThreadPoolExecutor, run: Callable[[int], object], number: int) -> object:
+    def submit_or_interrupt(pool: ThreadPoolExecutor, run: Callable[[int], object], number: int) -> object:
         if number == 1:
             raise KeyboardInterrupt
         return submit(pool, run, number)
 
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_or_interrupt)
     with pytest.raises(KeyboardInterrupt):
         train_side_by_side(endless, 2, 2, 1, no_report, never_stop)
     assert not training_threads()

@@ -212,5 +212,5 @@ def test_replayed_steps_are_the_steps(name: str) -> None:
     for one in plain:
         assert one.train_epoch(1e-4)
     torch.testing.assert_close(learners[0]._stack.weights, learners[1]._stack.weights, rtol=1e-5, atol=1e-6)
-    found, expected = learners[1]._stack.weights.detach().cpu(), weights_of(plain, learner)
-    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-4)
+    actual, expected = learners[1]._stack.weights.detach().cpu(), weights_of(plain, learner)
+    torch.testing.assert_close(actual, expected, rtol=1e-2, atol=1e-4)

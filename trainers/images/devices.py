@@ -77,9 +77,9 @@ def device_failure(error: BaseException, device: torch.device) -> str:
         return f"{device} does not respond any more: {error_text(failure)}"
     text = str(error)  # libraries other than torch report it in their own words
     full = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in text or "ALLOC_FAILED" in text
-    if full and (others := total - free - own) > 0:
+    if full and (foreign := total - free - own) > 0:
         return (
-            f"{device} is out of memory, and other processes use {others / 2**30:.1f} of its {total / 2**30:.1f} GiB: "
+            f"{device} is out of memory, and other processes use {foreign / 2**30:.1f} of its {total / 2**30:.1f} GiB: "
             "let fewer workers share it (increase workers.gpus)"
         )
     return ""

@@ -154,16 +154,16 @@ def pool_of(config: Config) -> Any:
 def test_in_this_process_a_trainer_has_the_device_that_was_promised(
     monkeypatch: pytest.MonkeyPatch, configured: Callable[..., Config], gpus: float, device: str
 ) -> None:
-    given: list[Hardware] = []
+    assigned: list[Hardware] = []
 
     def build(data: None, hardware: Hardware) -> Trainer:
-        given.append(hardware)
+        assigned.append(hardware)
         return real.trainer
 
     real = factory.problem("func2c")
     monkeypatch.setattr(factory, "problem", lambda *_: replace(real, build=build))
     with pool_of(configured(workers={"kind": "in-process", "gpus": gpus, "cpus": 2, "arrangement": "stacked"})):
-        assert given == [Hardware(device, 1, "stacked")]
+        assert assigned == [Hardware(device, 1, "stacked")]
 
 
 def test_a_gpu_that_is_promised_to_this_process_and_not_there_is_refused(
