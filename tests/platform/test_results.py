@@ -22,11 +22,7 @@ from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.display.console import print_summary
 from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.mlflow.setup import finish_tracking
-from fmnas.platform.mlflow.sync import Tracker, TrackingReport
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import optimizer_notes, search_fidelity, setup_statements
 from fmnas.platform.report.write import ReportInput, write_report_files
@@ -154,23 +150,6 @@ def test_the_tests_of_two_long_labels_are_whole_in_a_file() -> None:
     print_summary(summary, console)
     (row,) = [line for line in console.file.getvalue().splitlines() if line.startswith(f"{LONG} - {LONG[::-1]}")]
     assert row.split()[-4:] == ["-0.016", "0.047", "first", "better"]
-
-
-def test_trials_that_wait_are_sent_where_no_results_can_be_written(tmp_path: Path) -> None:
-    class Followed(Tracker):
-        finished = ""
-
-        def finish(self, status: str, *_: object) -> TrackingReport:
-            self.finished = status
-            return TrackingReport()
-
-    def full(*_: object) -> Summary:
-        raise ExperimentFailed("the disk is full")
-
-    tracker, state = Followed(), ExperimentState(build_experiment(config("random")))
-    with pytest.raises(ExperimentFailed, match="the disk is full"):
-        finish_tracking(tracker, state, RunDirectory(tmp_path), "finished", print, full)
-    assert tracker.finished == "finished"
 
 
 def test_the_page_says_what_an_own_problem_says_of_itself(tmp_path: Path) -> None:

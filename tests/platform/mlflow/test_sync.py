@@ -13,6 +13,7 @@ import yaml
 from mlflow.exceptions import MlflowException
 
 from fmnas.platform.cli import main
+from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.mlflow.client import load_mlflow
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.functions.synthetic import FunctionTrainer
@@ -104,3 +105,17 @@ def test_what_a_killed_driver_could_not_send_is_sent(tmp_path: Path, capsys: pyt
     assert main(["sync", str(out)]) == 0
     assert "0 trial(s) sent, 8 were there already, 0 missed" in capsys.readouterr().out
     assert len(table(out)) == 8
+
+
+def test_trials_are_logged_even_if_the_report_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_stores: None
+) -> None:
+    def fail(*_: object) -> None:
+        raise ExperimentFailed("the disk is full")
+
+    monkeypatch.setattr("fmnas.platform.observers.write_results", fail)
+    arguments = ["run", "smoke", "-o", "workers.kind=in-process", "-o", "optimizers=[random]"]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 1
+    client = load_mlflow().MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/run/mlflow.db")
+    ids = [experiment.experiment_id for experiment in client.search_experiments()]
+    assert sum("fmnas.trial" in run.data.tags for run in client.search_runs(ids)) == 8
