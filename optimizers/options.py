@@ -38,27 +38,27 @@ def get_parameters(optimizer: type[Optimizer]) -> Mapping[str, Parameter]:
 
     An annotation that cannot be resolved is Any.
     """
-    found: list[dict[str, Parameter]] = []
+    levels: list[dict[str, Parameter]] = []
     for base in optimizer.__mro__:
         if "__init__" not in vars(base):
             continue
         constructor = vars(base)["__init__"]
         parameters = inspect.signature(constructor).parameters.values()
-        found.append({each.name: _resolve(each, constructor) for each in parameters if each.kind is each.KEYWORD_ONLY})
-        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+        levels.append({p.name: _resolve(p, constructor) for p in parameters if p.kind is p.KEYWORD_ONLY})
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
             break
-    return {name: parameter for parameters in reversed(found) for name, parameter in parameters.items()}
+    return {name: parameter for parameters in reversed(levels) for name, parameter in parameters.items()}
 
 
 def _resolve(parameter: Parameter, function: Callable[..., Any]) -> Parameter:
     """The parameter with its annotation as an object."""
 
-    def annotated() -> None: ...
+    def stub() -> None: ...
 
-    annotated.__annotations__ = {} if parameter.annotation is parameter.empty else {"option": parameter.annotation}
+    stub.__annotations__ = {} if parameter.annotation is parameter.empty else {"option": parameter.annotation}
     names = getattr(inspect.unwrap(function), "__globals__", {})
     try:
-        hints = typing.get_type_hints(annotated, names, include_extras=True)
+        hints = typing.get_type_hints(stub, names, include_extras=True)
     except Exception:  # a name that only a type checker knows
         hints = {}
     return parameter.replace(annotation=hints.get("option", Any))
@@ -74,7 +74,7 @@ def get_options(optimizer: type[Optimizer]) -> dict[str, Parameter]:
 
 
 def _yaml_types(annotation: Any) -> Any:
-    """The members of a union that YAML can hold; Any if there is none."""
+    """The members of a union that YAML can hold; Any if it can hold none of them."""
     kept = tuple(part for part in split_union(annotation) if _is_yaml(part))
     return Union[kept] if {*kept} - {NoneType} else Any  # noqa: UP007  # of a tuple
 
@@ -92,10 +92,12 @@ def check_options(optimizer: type[Optimizer], **values: Any) -> None:
     parameters = get_parameters(optimizer)
     for name, value in values.items():
         intervals, choices = _limits(parameters[name].annotation)
-        if value in choices or (isinstance(value, int | float) and any(_contains(each, value) for each in intervals)):
+        if value in choices or (
+            isinstance(value, int | float) and any(_contains(interval, value) for interval in intervals)
+        ):
             continue
         if intervals or (choices and isinstance(value, PLAIN_TYPES)):
-            allowed = [_describe(each) for each in intervals] + (
+            allowed = [_describe(interval) for interval in intervals] + (
                 [f"one of {', '.join(map(repr, choices))}"] if choices else []
             )
             raise OptimizerError(f"{name} = {value!r}: it must be {', or '.join(allowed)}")
@@ -109,7 +111,7 @@ def get_choices(annotation: Any) -> list[Any]:
 def _limits(annotation: Any) -> tuple[list[Interval], list[Any]]:
     """The Intervals of an annotation, and the choices of its Literals."""
     parts = split_union(annotation)
-    intervals = [each for part in parts for each in getattr(part, "__metadata__", ()) if isinstance(each, Interval)]
+    intervals = [item for part in parts for item in getattr(part, "__metadata__", ()) if isinstance(item, Interval)]
     return intervals, [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
 
 
@@ -129,9 +131,9 @@ def split_union(annotation: Any) -> tuple[Any, ...]:
 
 def yaml_parameters(function: Callable[..., Any], leave_out: Container[str]) -> list[Parameter]:
     """What a function or a constructor takes by name, as keyword-only parameters."""
-    annotated = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]  # of this very class
+    target = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]  # of this very class
     return [
-        _resolve(parameter, annotated).replace(kind=Parameter.KEYWORD_ONLY)
+        _resolve(parameter, target).replace(kind=Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY) and name not in leave_out
     ]
@@ -149,7 +151,7 @@ def subclass_with_parameters(
         base.__init__(self, space, **given)
 
     inherited = inspect.signature(base.__init__).parameters.values()
-    common = [each for each in inherited if each.kind is not Parameter.VAR_KEYWORD]
-    added = [each for each in parameters if each.name not in {shared.name for shared in common}]
+    common = [p for p in inherited if p.kind is not Parameter.VAR_KEYWORD]
+    added = [p for p in parameters if p.name not in {shared.name for shared in common}]
     vars(__init__)["__signature__"] = inspect.Signature([*common, *added])
     return type(title, (base,), {"__init__": __init__, "__module__": base.__module__, **attributes})

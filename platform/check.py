@@ -32,7 +32,7 @@ from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
 
 EVALUATIONS = 50
-"""The budget that an optimizer is told, if it asks for one."""
+"""The budget that an optimizer is given, if it asks for one."""
 STARTUP_SECONDS = 60.0
 
 
@@ -78,7 +78,7 @@ class Candidate:
         return self.entry.build(space, OptimizerContext(seed, EPOCHS, EVALUATIONS, False, design), self.options)
 
 
-def candidate(use: str, overrides: Sequence[str]) -> Candidate:
+def load_candidate(use: str, overrides: Sequence[str]) -> Candidate:
     """The optimizer of a name, with options KEY=VALUE. Raises ConfigError for an unknown one, or wrong options."""
     options: dict[str, Any] = {}
     for override in overrides:
@@ -95,25 +95,25 @@ def candidate(use: str, overrides: Sequence[str]) -> Candidate:
     return Candidate(use, options)
 
 
-def check(it: Candidate, seconds: float) -> Iterator[Finding]:
+def check(candidate: Candidate, seconds: float) -> Iterator[Finding]:
     """A finding for each rule, as it comes; only the first if it cannot be built. seconds: limit of a rule."""
     from fmnas.testing.session import get_rules
 
     rules = get_rules()
     first, done = rules[0], 0
     while done < len(rules):
-        for finding in _check_in_process(it, rules[done:], seconds):
+        for finding in _check_in_process(candidate, rules[done:], seconds):
             yield Finding(finding.rule.removeprefix("test_").replace("_", " "), finding.verdict, finding.detail)
             done += 1
             if finding.rule == first and finding.verdict is Verdict.BROKEN:
                 return
 
 
-def _check_in_process(it: Candidate, rules: Sequence[str], seconds: float) -> Iterator[Finding]:
+def _check_in_process(candidate: Candidate, rules: Sequence[str], seconds: float) -> Iterator[Finding]:
     """The findings of a new process, up to the first rule without a verdict."""
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    process: SpawnProcess = spawn.Process(target=_run, args=(it, rules, sender), daemon=False)
+    process: SpawnProcess = spawn.Process(target=_run, args=(candidate, rules, sender), daemon=False)
     process.start()
     sender.close()
     done = 0
@@ -138,7 +138,7 @@ def _check_in_process(it: Candidate, rules: Sequence[str], seconds: float) -> It
         yield Finding(rules[done], Verdict.BROKEN, reason)
 
 
-def _run(it: Candidate, rules: Sequence[str], sender: Connection) -> None:
+def _run(candidate: Candidate, rules: Sequence[str], sender: Connection) -> None:
     """Send a finding for each rule, as the leader of a process group that prints nothing."""
     from fmnas.testing import Subject
     from fmnas.testing.session import RuleResult, run_rules
@@ -147,8 +147,8 @@ def _run(it: Candidate, rules: Sequence[str], sender: Connection) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    takes_design = it.entry.takes_initial_design
-    subject = Subject(it, takes_design, frozenset(SUGGESTED) - (set() if takes_design else {INITIAL}))
+    takes_design = candidate.entry.takes_initial_design
+    subject = Subject(candidate, takes_design, frozenset(SUGGESTED) - (set() if takes_design else {INITIAL}))
 
     def report(result: RuleResult) -> None:
         verdict = Verdict.BROKEN if result.error else Verdict.SKIPPED if result.is_skipped else Verdict.HOLDS

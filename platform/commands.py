@@ -276,10 +276,10 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> int:
     """Whether an optimizer keeps the contract, a line for each rule."""
-    from fmnas.platform.check import Verdict, candidate
+    from fmnas.platform.check import Verdict, load_candidate
     from fmnas.platform.check import check as findings_of
 
-    it, console = candidate(arguments.optimizer, arguments.overrides), terminal()
+    it, console = load_candidate(arguments.optimizer, arguments.overrides), terminal()
     colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
     for finding in findings_of(it, arguments.seconds):

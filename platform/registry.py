@@ -85,7 +85,7 @@ def resolve_beside(use: str, folder: Path) -> str:
 
 
 def import_reference(use: str) -> Any:
-    """The object that a reference names. Raises ConfigError if there is none."""
+    """The object that a reference names. Raises ConfigError if it names nothing."""
     if is_registered(use):
         return _replacements.get()[use]
     module, name = split_reference(use)
@@ -134,11 +134,11 @@ def is_registered(use: str) -> bool:
 
 def find_objects(module: str, kind: Any) -> dict[str, Any]:
     """The public objects of a kind in a module or file, by their first name. Raises ConfigError as import_reference."""
-    found: dict[int, tuple[str, Any]] = {}
+    objects: dict[int, tuple[str, Any]] = {}
     for name, value in vars(_import_module(module)).items():
         if not name.startswith("_") and isinstance(value, kind):
-            found.setdefault(id(value), (name, value))
-    return dict(found.values())
+            objects.setdefault(id(value), (name, value))
+    return dict(objects.values())
 
 
 def read_source_file(use: str) -> SourceFile | None:

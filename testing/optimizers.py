@@ -182,8 +182,8 @@ class OptimizerContract:
             for number in order:
                 optimizer.tell(trials[number], toy_objective(space, trials[number]))
             history = [trial.id for trial, _ in optimizer.history[-4:]]
-            require(history == list(order), f"told in the order {order}, its history has {history}")
-        require(optimizer.pending == {}, f"all are told, and pending are {list(optimizer.pending)}")
+            require(history == list(order), f"results came in the order {order}, its history has {history}")
+        require(optimizer.pending == {}, f"all have results, and pending are {list(optimizer.pending)}")
         space.validate(ask(optimizer).configuration)
 
     @on_each_space
@@ -191,8 +191,8 @@ class OptimizerContract:
         optimizer = subject.build(space, 0)
         trial = ask(optimizer)
         optimizer.tell(trial, 0.5)
-        _require_refusal(lambda: optimizer.tell(trial, 0.5), f"trial {trial.id}", "a result is told again")
-        require(len(optimizer.history) == 1, f"one result was told, its history has {len(optimizer.history)}")
+        _require_refusal(lambda: optimizer.tell(trial, 0.5), f"trial {trial.id}", "a result comes again")
+        require(len(optimizer.history) == 1, f"one result came, its history has {len(optimizer.history)}")
 
     @on_each_space
     def test_an_objective_is_finite(self, subject: Subject, space: Space) -> None:
@@ -203,7 +203,7 @@ class OptimizerContract:
                 trial = ask(optimizer)
                 _require_refusal(lambda: optimizer.tell(trial, result), str(bad), f"the objective is {bad}")  # noqa: B023  # called now
                 optimizer.tell(trial, 0.5)
-                require(len(optimizer.history) == 1, f"one result was told, its history has {len(optimizer.history)}")
+                require(len(optimizer.history) == 1, f"one result came, its history has {len(optimizer.history)}")
 
     @on_each_space
     def test_a_forgotten_trial_is_gone(self, subject: Subject, space: Space) -> None:
@@ -215,9 +215,9 @@ class OptimizerContract:
         optimizer.forget(trials[4])
         require(optimizer.pending == {}, f"the last is forgotten, and pending are {list(optimizer.pending)}")
         for call in (lambda: optimizer.tell(trials[4], 0.5), lambda: optimizer.forget(trials[4])):
-            _require_refusal(call, "trial 4", "a forgotten trial is told, or forgotten again")
+            _require_refusal(call, "trial 4", "a forgotten trial gets a result, or is forgotten again")
         history = [trial.id for trial, _ in optimizer.history]
-        require(history == [0, 1, 2, 3], f"told 0 to 3, its history has {history}")
+        require(history == [0, 1, 2, 3], f"0 to 3 have results, its history has {history}")
         numbers = [trial.id for trial in run_sequentially(optimizer, 3)]
         require(numbers == [5, 6, 7], f"after the forgotten trial 4, the trials have the numbers {numbers}")
 
@@ -265,21 +265,21 @@ def check_restored(subject: Subject, space: Space, seed: int, cut: int) -> None:
     copy = restore(subject.build(space, seed), events)
     require(copy.pending == optimizer.pending, f"seed {seed}, after {cut} events: other trials are pending")
     require(copy.history == optimizer.history, f"seed {seed}, after {cut} events: its history is different")
-    one, other = (run_randomly(each, 8, seed + 1, subject) for each in (optimizer, copy))
+    one, other = (run_randomly(searcher, 8, seed + 1, subject) for searcher in (optimizer, copy))
     require_equal(one, other, f"seed {seed}: restored after {cut} events it continues differently")
 
 
 def suggest_on_all_spaces(subject: Subject) -> Suggestions:
     """Its first trials on every space; none if it refuses constraints, or violates them."""
-    found: dict[str, Sequence[Mapping[str, Any]]] = {}
+    suggestions: dict[str, Sequence[Mapping[str, Any]]] = {}
     for name, space in {**SPACES, **CONSTRAINED}.items():
         try:
-            found[name] = [trial.to_dict() for trial in run_sequentially(subject.build(space, 11), 6)]
+            suggestions[name] = [trial.to_dict() for trial in run_sequentially(subject.build(space, 11), 6)]
         except FmnasError:
             if not space.constraints:
                 raise
-            found[name] = []  # another test reports it
-    return found
+            suggestions[name] = []  # another test reports it
+    return suggestions
 
 
 def suggest_in_another_process(subject: Subject, folder: Path) -> Suggestions:
@@ -300,10 +300,10 @@ def suggest_in_another_process(subject: Subject, folder: Path) -> Suggestions:
     return json.loads(path.read_text())
 
 
-def require_same_suggestions(here: Suggestions, there: Suggestions) -> None:
+def require_same_suggestions(here: Suggestions, elsewhere: Suggestions) -> None:
     """Raise AssertionError unless another process suggested the same."""
     for name, trials in here.items():
-        require_equal(trials, there[name], f"{name}: another process suggests other trials")
+        require_equal(trials, elsewhere[name], f"{name}: another process suggests other trials")
 
 
 def _skip_sequential(subject: Subject) -> None:

@@ -93,7 +93,7 @@ class Subject:
 
 
 def ask(optimizer: Optimizer) -> Trial:
-    """The next trial. Raises AssertionError if there is none."""
+    """The next trial. Raises AssertionError without one."""
     trial = optimizer.ask()
     if trial is None:
         raise AssertionError(f"ask() returned None with {len(optimizer.pending)} pending trial(s)")
@@ -125,7 +125,7 @@ def ask_several(optimizer: Optimizer, count: int, subject: Subject) -> list[Tria
 
 
 Event = tuple[Trial, float | None]
-"""A trial and the objective that was told for it; None: it was asked."""
+"""A trial and the objective of its result; None: it was asked."""
 
 
 def run_randomly(optimizer: Optimizer, events: int, seed: int, subject: Subject) -> list[Event]:
@@ -155,17 +155,17 @@ def restore(optimizer: Optimizer, events: Sequence[Event]) -> Optimizer:
     return optimizer
 
 
-def require_equal(ones: Sequence[Any], others: Sequence[Any], message: str) -> None:
+def require_equal(first: Sequence[Any], second: Sequence[Any], message: str) -> None:
     """Raise AssertionError with the first difference of two sequences."""
-    for i, (one, other) in enumerate(zip(ones, others, strict=False)):
+    for i, (one, other) in enumerate(zip(first, second, strict=False)):
         require(one == other, f"{message}: number {i} is {format_event(one)}, and then {format_event(other)}")
-    require(len(ones) == len(others), f"{message}: there are {len(ones)}, and then {len(others)}")
+    require(len(first) == len(second), f"{message}: there are {len(first)}, and then {len(second)}")
 
 
 def format_event(event: Any) -> str:
     """A trial, or an event, in one line."""
     if isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], Trial):
-        return f"{format_event(event[0])} {'asked' if event[1] is None else f'told {event[1]!r}'}"
+        return f"{format_event(event[0])} {'asked' if event[1] is None else f'result {event[1]!r}'}"
     if isinstance(event, Trial):
         return f"trial {event.id} {event.configuration} ({event.origin}, {event.epochs} epochs)"
     return repr(event)

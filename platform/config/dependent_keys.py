@@ -63,7 +63,7 @@ def fall_back(data: dict[str, Any], before: Mapping[str, Any], overridden: Colle
 
 
 def _drop_keys_of_old_problem(data: dict[str, Any], entry: ProblemEntry, overridden: Collection[str]) -> Iterator[str]:
-    """Drop what the file sets of its own problem and the problem of the override does not take."""
+    """Drop what the file sets of its problem and the problem of the override does not take."""
     takes = entry.configurable
     foreign = {
         "data": set(DataConfig.model_fields) - set(takes.data),

@@ -1,5 +1,6 @@
 """Messages about a configuration: a line "key = value: what is wrong" for each error."""
 
+import re
 import reprlib
 import shlex
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,7 @@ def version_hint(begun_with: str | None = None) -> str:
 
 
 def extend_hint(changed: Iterable[str], directory: str) -> str:
-    """The command that extends an experiment as its changed configuration wants; empty if there is none."""
+    """The command that extends an experiment as its changed configuration wants; empty if it cannot be extended."""
     growing = {
         "repeats": "-o repeats=N",
         "budget.evaluations": "-o budget.evaluations=N",
@@ -67,20 +68,20 @@ def format_errors(
     data: what `schema` validated. prefix: its place in the configuration. also: allowed keys beside the schema's.
     """
     lines: dict[str, list[str]] = {}
-    for each in error.errors(include_url=False):
-        path = _find_path(each, data)
+    for item in error.errors(include_url=False):
+        path = _find_path(item, data)
         key = ".".join(map(_format_key, (*prefix, *path)))
-        if each["type"] == "extra_forbidden":
+        if item["type"] == "extra_forbidden":
             names = [*_find_keys(schema, path[:-1]), *also]
             line = f"{key}: unknown key; allowed are {', '.join(names)}.{did_you_mean(str(path[-1]), names)}"
             lines.setdefault(line, [])
-        elif each["type"] == "missing":
+        elif item["type"] == "missing":
             lines.setdefault(f"{key}: missing, and it has no default", [])
         else:
-            text = _TEXTS.get(each["type"], each["msg"].removeprefix("Value error, "))
-            if each["type"] == "float_type" and isinstance(each["input"], str):
+            text = _TEXTS.get(item["type"], item["msg"].removeprefix("Value error, "))
+            if item["type"] == "float_type" and re.fullmatch(r"[-+]?\d+e[-+]?\d+", str(item["input"])):
                 text += " (YAML reads 1e-3 as text; write 1.0e-3)"
-            lines.setdefault(f"{key} = {format_value(each['input'])}", []).append(text)
+            lines.setdefault(f"{key} = {format_value(item['input'])}", []).append(text)
     return [f"{line}: {'; or: '.join(dict.fromkeys(texts))}" if texts else line for line, texts in lines.items()]
 
 

@@ -89,7 +89,7 @@ def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT, here
         config = Config.model_validate(data)
     except ValidationError as error:
         problems += format_errors(error, Config, data)
-        wrong |= {str(key) for each in error.errors() for key in each["loc"][:1]}
+        wrong |= {str(key) for item in error.errors() for key in item["loc"][:1]}
         right = {key: value for key, value in data.items() if str(key) not in wrong}
         config = Config.model_validate({**PLACEHOLDERS, **right})
     entry = find_problem(PLACEHOLDERS["problem"] if "problem" in wrong else config.problem)

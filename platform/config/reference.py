@@ -71,8 +71,8 @@ def _read_section(section: Mapping[str, Any], known: Mapping[str, Any], prefix: 
 
 def _find_section(key: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema of the section under a key; empty for a plain value."""
-    found = known.get(key.get("$ref", "").removeprefix("#/$defs/"), {})
-    return found if "properties" in found else {}
+    section = known.get(key.get("$ref", "").removeprefix("#/$defs/"), {})
+    return section if "properties" in section else {}
 
 
 def _describe(key: Mapping[str, Any]) -> str:
@@ -93,9 +93,9 @@ def to_commented_yaml(config: Config) -> str:
     lines: list[str] = []
     place: list[str] = []
     for line in config.to_yaml().splitlines():
-        if found := _KEY.match(line):
-            depth = len(found["indent"]) // 2
-            place = [*place[:depth], found["key"]]
+        if match := _KEY.match(line):
+            depth = len(match["indent"]) // 2
+            place = [*place[:depth], match["key"]]
             indent = f"{'  ' * depth}# "
             lines += wrap(meanings.pop(".".join(place), ""), 118, initial_indent=indent, subsequent_indent=indent)
         lines.append(line)

@@ -90,7 +90,7 @@ class WorkersConfig(Section):
     milliseconds; auto: in-process for the synthetic and engineering functions of the registry unless count, cpus, gpus,
     an optimizer's concurrency or --address is given, else ray."""
     count: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = AUTO
-    """Number of workers. auto: what the cluster has room for and the runs can use."""
+    """Number of workers. auto: what fits on the cluster and the runs can use."""
     cpus: float = Field(default=1, ge=MIN_RESOURCE, le=100_000)
     """CPUs per worker. A worker with several trains that many seeds of its trial in parallel."""
     gpus: float = Field(default=0, ge=0, le=1)
@@ -287,8 +287,8 @@ class Config(Section):
     budget: BudgetConfig = Field(examples=["{evaluations: 20}"])
     fidelity: FidelityConfig = Field(examples=["{epochs: 5}"])
     on_failure: Literal["penalty", "skip"] = "penalty"
-    """What an optimizer is told about a trial that failed or timed out. penalty: the problem's penalty as the
-    objective; skip: nothing. The trial is charged either way."""
+    """How an optimizer learns of a trial that failed or timed out. penalty: by the problem's penalty as the
+    objective; skip: not at all. The trial is charged either way."""
     hypotheses: str = ALL_PAIRS
     """Which differences the report tests. all: every pair; or the label of one optimizer: it against each other one."""
     fixed: Fixed = Field(default_factory=dict, examples=["{op1: conv3x3, output: 3}"])

@@ -88,7 +88,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]
 
     Raises ConfigError as `apply_override`, and for an override that a later one of its section discards.
     """
-    keys = [apply_override(data, each) for each in overrides]
+    keys = [apply_override(data, override) for override in overrides]
     for i, later in enumerate(keys):
         for earlier in keys[:i]:
             if earlier.startswith(f"{later}."):

@@ -42,7 +42,7 @@ def fill_problem_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     except FmnasError as error:
         raise ConfigError(f"problem = {format_value(name)}: {error}") from None
     defaults: dict[str, Any] = {"fidelity": {"epochs": task.epochs}}
-    if isinstance(entry.target, Problem):  # it averages as it is written
+    if isinstance(entry.target, Problem):  # it averages in its own way
         seeds = defaults["seeds"] = max(1, task.seeds)
         if data.get("seeds", seeds) != seeds:
             raise ConfigError(
@@ -71,12 +71,12 @@ def find_entry(name: Any) -> ProblemEntry | None:
     use = absolute_reference(name)
     module, inside = split_reference(use)
     if not inside:
-        found = list(find_objects(module, Problem | ConfigurableProblem))
-        if not found:
+        names = list(find_objects(module, Problem | ConfigurableProblem))
+        if not names:
             raise ConfigError(f"{module} has no problem: {OBJECTIVE_HINT}")
-        if len(found) > 1:
-            raise ConfigError(f"{module} has the problems {', '.join(found)}: name one, e.g. {module}:{found[0]}")
-        use = f"{module}:{found[0]}"
+        if len(names) > 1:
+            raise ConfigError(f"{module} has the problems {', '.join(names)}: name one, e.g. {module}:{names[0]}")
+        use = f"{module}:{names[0]}"
     return ProblemEntry(use, use, "")
 
 

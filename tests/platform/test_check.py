@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fmnas.platform.check import Verdict, candidate, check
+from fmnas.platform.check import Verdict, check, load_candidate
 from fmnas.platform.cli import main
 from fmnas.testing.session import get_rules
 
@@ -39,8 +39,8 @@ class HashSeeded(Mine):
 
 class OutOfBounds(Mine):
     def _suggest(self, rng):
-        anew = self.space.sample(rng)
-        return Suggestion({**anew, "k": 12} if "k" in anew else anew, "model")
+        sample = self.space.sample(rng)
+        return Suggestion({**sample, "k": 12} if "k" in sample else sample, "model")
 
 
 class Hangs(Mine):
@@ -157,7 +157,7 @@ def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.Ca
 
 def test_a_process_that_does_not_begin_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fmnas.platform.check.STARTUP_SECONDS", 0.001)
-    (finding,) = check(candidate("random", []), 60.0)
+    (finding,) = check(load_candidate("random", []), 60.0)
     assert (finding.rule, finding.verdict) == (STARTS, Verdict.BROKEN)
     assert "0.001 s" in finding.detail
 

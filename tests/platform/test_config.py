@@ -20,7 +20,7 @@ from fmnas.platform.config.source import shipped_configs
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.runner.preflight import remarks
+from fmnas.platform.runner.preflight import design_warnings
 
 CONFIGS = ("smoke", "quickstart", "fashion_mnist")
 MUTATIONS = int(os.environ.get("FMNAS_MUTATIONS", "300"))
@@ -92,7 +92,7 @@ def test_the_papers_experiment_has_the_papers_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["quickstart", "fashion_mnist_example"])
 def test_the_examples_show_no_method_without_its_model(name: str) -> None:
-    assert [remark for remark in remarks(load_config(name)) if "verdict" not in remark] == []
+    assert [remark for remark in design_warnings(load_config(name)) if "verdict" not in remark] == []
 
 
 @pytest.mark.parametrize(

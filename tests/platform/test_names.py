@@ -13,5 +13,5 @@ NAMES = {
 
 @pytest.mark.parametrize(("module", "names"), NAMES.items(), ids=list(NAMES))
 def test_a_promised_name_is_where_it_was(module: str, names: tuple[str, ...]) -> None:
-    there = importlib.import_module(module)
-    assert [name for name in names if not hasattr(there, name)] == []
+    package = importlib.import_module(module)
+    assert [name for name in names if not hasattr(package, name)] == []

@@ -110,8 +110,7 @@ def test_without_options_an_optimizer_has_its_own_defaults(name: str) -> None:
 
 @pytest.mark.parametrize("mix", [1.5, "all", True])
 def test_an_option_of_two_kinds_is_refused_in_one_sentence(mix: Any) -> None:
-    words = r"optimizers\.0\.mix = \S+: it must be at least 0\.0 and at most 1\.0, or one of 'learned'\nMend"
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=r"^here:\n  optimizers\.0\.mix = .* 'learned'\n.*$"):
         built({"name": "cocabo", "mix": mix})
 
 

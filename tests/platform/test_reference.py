@@ -35,15 +35,15 @@ def test_the_page_is_that_of_the_schema() -> None:
 
 
 def test_every_key_of_every_section_is_there_with_what_it_means() -> None:
-    found = {key.name: key for key in read_keys()}
+    known = {key.name: key for key in read_keys()}
     plain = check_config(dict(PLAIN), "here").model_dump(mode="json")
     for name, value in plain.items():
-        assert name in found
+        assert name in known
         inner = value[0] if name == "optimizers" else value if isinstance(value, dict) else {}
         prefix = "optimizers.0" if name == "optimizers" else name
-        assert {f"{prefix}.{key}" for key in inner} <= set(found)
-    assert all(key.meaning.endswith((".", "null.")) and key.kind and key.default is not None for key in found.values())
-    assert {name for name, key in found.items() if key.default == REQUIRED} == {
+        assert {f"{prefix}.{key}" for key in inner} <= set(known)
+    assert all(key.meaning.endswith((".", "null.")) and key.kind and key.default is not None for key in known.values())
+    assert {name for name, key in known.items() if key.default == REQUIRED} == {
         *("name", "problem", "optimizers", "optimizers.0.name", "budget", "budget.evaluations"),
         *("fidelity", "fidelity.epochs"),
     }
@@ -74,12 +74,12 @@ def test_the_command_explains_and_runs_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["config", "fashion_mnist_example", "-o", "repeats=2"]) == 0
-    told = capsys.readouterr().out
-    assert "repeats: 2\n" in told
-    assert "  # How often a trial is tried when workers are lost.\n  attempts: 3\n" in told
-    assert told.count("  # How many trials it may have in flight.\n  concurrency: 1\n") == 1
-    assert "# Cost: 6 runs, 120 evaluations, 480 trainings, 1,440 epochs in all\n" in told
-    assert "no verdict is possible" in told
+    output = capsys.readouterr().out
+    assert "repeats: 2\n" in output
+    assert "  # Maximum attempts of a trial whose workers are lost.\n  attempts: 3\n" in output
+    assert output.count("  # Number of trials that may run at the same time.\n  concurrency: 1\n") == 1
+    assert "# Cost: 6 runs, 120 evaluations, 480 trainings, 1,440 epochs in all\n" in output
+    assert "no verdict is possible" in output
     assert list(tmp_path.iterdir()) == []
     assert main(["config", "func2c", "-o", "repeats=0"]) == 2
 
@@ -89,13 +89,13 @@ def test_the_cost_and_how_long_it_takes() -> None:
     config = check_config({**data, "data": {**data["data"], "validation": 32}, "workers": {"count": 2}}, "here")
     assert cost_of(config) == Cost(6, 120, 480, 12_000)
     ticks = iter([0.0, 2.0, 10.0, 11.0, 20.0, 26.0])
-    told = measured(config, clock=lambda: next(ticks))
-    assert "took 2 s in the median of 3 random configurations" in told
-    assert "about 50.0 min on 2 workers of this machine, without suggestions" in told  # 120 x 25 x 2 s / 2
+    output = measured(config, clock=lambda: next(ticks))
+    assert "took 2 s in the median of 3 random configurations" in output
+    assert "about 50.0 min on 2 workers of this machine, without suggestions" in output  # 120 x 25 x 2 s / 2
 
 
 @pytest.mark.parametrize(
-    ("workers", "hardware", "told"),
+    ("workers", "hardware", "output"),
     [
         ({"cpus": 2}, Hardware("cpu", 2), "1 worker of this machine"),
         ({"cpus": 0.5}, Hardware("cpu", 1), "4 workers of this machine"),  # 5 could be used
@@ -110,7 +110,7 @@ def test_the_cost_and_how_long_it_takes() -> None:
     ],
 )
 def test_what_is_timed_is_a_worker_as_the_configuration_has_it(
-    workers: dict[str, Any], hardware: Hardware | None, told: str, monkeypatch: pytest.MonkeyPatch
+    workers: dict[str, Any], hardware: Hardware | None, output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[Hardware] = []
     real = problem("func2c")
@@ -124,16 +124,16 @@ def test_what_is_timed_is_a_worker_as_the_configuration_has_it(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     optimizers = [{"name": "random", "concurrency": 3}, {"name": "random", "label": "other", "concurrency": 2}]
     data = {**PLAIN, "problem": "func2c", "optimizers": optimizers, "workers": workers}
-    assert told in measured(check_config(data, "here"))
+    assert output in measured(check_config(data, "here"))
     assert built == ([hardware] if hardware else [])
 
 
 def test_options_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "optimizers", "--options"]) == 0
-    told = capsys.readouterr().out
-    assert "population 50, tournament 15" in told
-    assert "kernel modlap (or moddif, prodlap, proddif, addlap, adddif), mode default (or paper)" in told
-    assert "random search: no options" in told
+    output = capsys.readouterr().out
+    assert "population 50, tournament 15" in output
+    assert "kernel modlap (or moddif, prodlap, proddif, addlap, adddif), mode default (or paper)" in output
+    assert "random search: no options" in output
 
 
 def test_configurations_that_fail_are_passed_over_and_told_of(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_configurations_that_fail_are_passed_over_and_told_of(tmp_path: Path) ->
         "def none(configuration):\n    raise ValueError('no')\n"
     )
     plain = {"name": "half", "optimizers": ["random"], "budget": {"evaluations": 12}, "workers": {"kind": "in-process"}}
-    told = measured(check_config({"problem": f"{file}:half", **plain}, "here"))
-    assert "in the median of 3 random configurations; " in told
-    assert "ZeroDivisionError" in told
-    told = measured(check_config({"problem": f"{file}:none", **plain}, "here"))
-    assert told.startswith("not known: none of 10 random configurations could be evaluated; 10 failed, the first")
+    output = measured(check_config({"problem": f"{file}:half", **plain}, "here"))
+    assert "in the median of 3 random configurations; " in output
+    assert "ZeroDivisionError" in output
+    output = measured(check_config({"problem": f"{file}:none", **plain}, "here"))
+    assert output.startswith("not known: none of 10 random configurations could be evaluated; 10 failed, the first")

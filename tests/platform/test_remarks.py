@@ -11,7 +11,7 @@ from fmnas.baselines.bohb import epochs_to_model, results_needed
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.problems import problem
-from fmnas.platform.runner.preflight import cost_of, remarks
+from fmnas.platform.runner.preflight import cost_of, design_warnings
 
 PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
 
@@ -33,7 +33,7 @@ def test_one_of_a_thing_is_not_many() -> None:
 
 
 def test_nothing_is_said_of_an_experiment_that_can_answer() -> None:
-    assert remarks(config(["bo-fm", "regularized-evolution", "bohb", "random"])) == []
+    assert design_warnings(config(["bo-fm", "regularized-evolution", "bohb", "random"])) == []
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,28 @@ def test_nothing_is_said_of_an_experiment_that_can_answer() -> None:
     ],
 )
 def test_too_few_repeats_for_a_verdict_are_said(names: list[str], repeats: int, line: str) -> None:
-    assert remarks(config(names, repeats=repeats)) == [line]
+    assert design_warnings(config(names, repeats=repeats)) == [line]
     enough = int(line.rpartition("=")[2])
-    assert remarks(config(names, repeats=enough)) == []
-    assert remarks(config(names, repeats=enough - 1)) != []
+    assert design_warnings(config(names, repeats=enough)) == []
+    assert design_warnings(config(names, repeats=enough - 1)) != []
 
 
 def test_one_optimizer_alone_needs_no_verdict() -> None:
-    assert remarks(config(["random"], repeats=1)) == []
+    assert design_warnings(config(["random"], repeats=1)) == []
 
 
 def test_a_population_that_is_never_full_is_said() -> None:
-    (line,) = remarks(config(["random", evolution()], evaluations=50))
+    (line,) = design_warnings(config(["random", evolution()], evaluations=50))
     assert line.startswith("regularized-evolution: a population of 50 takes all of 50 evaluations")
     assert line.endswith("-o optimizers.1.population=10 leaves some")
-    assert remarks(config(["random", evolution()], evaluations=51)) == []
+    assert design_warnings(config(["random", evolution()], evaluations=51)) == []
 
 
 def test_a_tournament_larger_than_the_population_is_said() -> None:
-    (line,) = remarks(config([evolution(population=6)], repeats=1))
+    (line,) = design_warnings(config([evolution(population=6)], repeats=1))
     assert "a tournament of 15 among 6" in line
     assert line.endswith("-o optimizers.0.tournament=2 leaves others a chance")
-    assert remarks(config([evolution(population=6, tournament=2)], repeats=1)) == []
+    assert design_warnings(config([evolution(population=6, tournament=2)], repeats=1)) == []
 
 
 OWN = """
@@ -98,16 +98,16 @@ class Half(BOHB):
 )
 def test_the_same_is_said_of_one_of_ones_own_that_has_other_options(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    told = remarks(config([{"name": "own", "use": f"{tmp_path}/own.py:{name}"}], evaluations=10))
+    told = design_warnings(config([{"name": "own", "use": f"{tmp_path}/own.py:{name}"}], evaluations=10))
     assert [line[: len(words)] for line in told] == ([words] if words else [])
 
 
 def test_what_a_remark_advises_silences_it() -> None:
     names = ["bo-fm", evolution(population=30), "bohb"]
     before = config(names, evaluations=6, repeats=2, fidelity={"epochs": 9})
-    assert len(remarks(before)) == 3
+    assert len(design_warnings(before)) == 3
     after = config(["bo-fm", evolution(population=2, tournament=1), "bohb"], evaluations=9, fidelity={"epochs": 9})
-    assert remarks(after) == []
+    assert design_warnings(after) == []
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_bohb_has_its_model_after_just_the_epochs_that_are_said(epochs: int, eta
 
 
 def test_a_budget_that_leaves_bohb_without_a_model_is_said() -> None:
-    (line,) = remarks(config(["bohb"], evaluations=10))  # 10 results are needed in 4 dimensions, and none is left
+    (line,) = design_warnings(config(["bohb"], evaluations=10))  # 10 results are needed in 4 dimensions, and none is left
     assert line.startswith("bohb: its model needs 10 results of one length, which take 11 evaluations; with 10 all")
     assert line.endswith("-o budget.evaluations=11, or more")
-    assert remarks(config(["bohb"], evaluations=11)) == []
+    assert design_warnings(config(["bohb"], evaluations=11)) == []
 
 
 def test_the_results_that_bohb_needs_follow_its_options() -> None:
     for options, needed in (({"min_points_in_model": 20}, 25), ({"top_n_percent": 90}, 41)):
-        (line,) = remarks(config([{"name": "bohb", **options}], evaluations=15))
+        (line,) = design_warnings(config([{"name": "bohb", **options}], evaluations=15))
         assert line.startswith(f"bohb: its model needs {needed} results of one length")
