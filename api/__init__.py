@@ -1,10 +1,10 @@
-"""fmnas from Python: the results of run directories as tables and figures, and a function minimised.
+"""fmnas from Python: results of run directories as tables and figures, and minimising a function.
 
     from fmnas.api import load_run, minimize
     load_run("runs/quickstart").summary.headline
     minimize(function, [Real("x", 0, 1)]).best
 
-Importing it loads nothing heavy; a first call does.
+Importing this package is fast; the first call loads what it needs.
 """
 
 from fmnas.api.minimization import MinimizeResult, minimize

@@ -211,12 +211,12 @@ def _check_same_function(config: "Config", task: Problem, directory: RunDirector
 
 
 def _progress(is_shown: bool) -> "Observer":
-    from fmnas.platform.display.console import terminal
-    from fmnas.platform.display.modes import QUIET, mode_for, open_screen
+    from fmnas.platform.display.console import make_console
+    from fmnas.platform.display.log import QUIET, resolve_mode
     from fmnas.platform.display.progress import Progress
 
-    console = terminal()
-    return Progress(open_screen(mode_for(None if is_shown else QUIET, console), console))
+    console = make_console()
+    return Progress(resolve_mode(None if is_shown else QUIET, console), console)
 
 
 def _last_reason(results: RunResults) -> str:

@@ -1,7 +1,7 @@
-"""What run directories hold, for a notebook: tables as DataFrames, figures of matplotlib, the summary as it is read.
+"""Results of run directories for notebooks: tables as DataFrames, matplotlib figures, and the summary.
 
-Everything follows from the journals. Nothing is written, no lock is taken: a driver may be at work meanwhile, and what
-it has done so far is what is found.
+Everything is computed from the journals. Nothing is written and no lock is taken; while a driver works, the results are
+those so far.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class NoSuchResultError(FmnasError, LookupError):
-    """A figure, a table or an optimizer that these results do not have."""
+    """Raised for a figure, a table or an optimizer that these results do not have."""
 
 
 class _Tables(dict[str, Any]):
-    """Tables by name, which says what there is where there is none of a name."""
+    """Tables by name; an unknown name raises an error that lists the known ones."""
 
     def __missing__(self, name: str) -> Any:
         raise NoSuchResultError(f"table {name!r}: it must be one of {', '.join(self)}.{did_you_mean(name, self)}")
@@ -46,9 +46,9 @@ class Best:
 
 
 def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
-    """The results of a run directory, or of several in one comparison, as `fmnas report` has them.
+    """Return the results of a run directory, or of several in one comparison, as `fmnas report` shows them.
 
-    Raises RunDirectoryError for what is no run directory, or for several that cannot be compared.
+    Raises RunDirectoryError if one is not a run directory, or if they cannot be compared.
     """
     from fmnas.platform.errors import RunDirectoryError
     from fmnas.platform.experiment.run_directory import run_directory
@@ -64,7 +64,7 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RunResults:
-    """The results of one or several run directories, as they were when they were read.
+    """The results of one or several run directories, at the time when they were read.
 
     The columns of the tables are those of trials.csv and of the files that comparison/report.py describes.
     """
@@ -116,7 +116,7 @@ class RunResults:
         return self.tables["tests"]
 
     def best(self, optimizer: str | None = None) -> Best:
-        """The best of an optimizer; of all without one. Raises NoSuchResultError, also where none has a full result."""
+        """Return the best result of an optimizer, or of all. Raises NoSuchResultError if there is none."""
         rows = self.summary.optimizers
         if optimizer is not None and optimizer not in rows:
             raise NoSuchResultError(f"optimizer {optimizer!r}: it must be one of {', '.join(rows)}")
@@ -131,7 +131,7 @@ class RunResults:
         return min(found, key=lambda each: each.objective)
 
     def figure(self, name: str = "anytime") -> "Figure":
-        """A figure of the report, drawn anew. Raises NoSuchResultError, which lists all that there are."""
+        """Draw a figure of the report. Raises NoSuchResultError, which lists all names, if there is none."""
         from fmnas.comparison.figures import draw_figures
 
         names = []

@@ -37,22 +37,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from fmnas.platform.cli import main as fmnas
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
-from fmnas.platform.display.modes import QuietScreen
-from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.experiment.events import FORMAT, Asked, Begun, Event, Finished
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import Journal, Record, read_journal
-from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.sync import Tracker
-from fmnas.platform.runner.driver import Driver, Stage
-from fmnas.platform.workers.cancellation import StopRequest
+from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event as JobEnded
+from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation
-from fmnas.search_spaces.records import FINISHED, LOST
+from fmnas.search_spaces.records import LOST
 from fmnas.trainers.problem import Hardware
 
 SYNTHETIC = ["workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=12"]
@@ -93,22 +93,22 @@ class Damage:
     divergent: int = 0
     seconds: list[float] = field(default_factory=list)
 
-    def compare(self, whole: list[Record], records: list[Record], seen: set[tuple[str, int, float]]) -> None:
+    def compare(self, whole: list[Event], events: list[Event], seen: set[tuple[str, int, float]]) -> None:
         """Add what an experiment shows. seen: the results that were on record at some kill."""
-        results, expected = _results(records), set(_results(whole))
+        results, expected = _results(events), set(_results(whole))
         self.finished += len(expected)
         self.lost += len((seen | expected) - set(results))
         self.duplicates += sum(count - 1 for count in Counter((run, trial) for run, trial, _ in results).values())
-        self.divergent += len(_asks(whole) ^ _asks(records))
+        self.divergent += len(_asks(whole) ^ _asks(events))
 
 
-def _results(records: list[Record]) -> list[tuple[str, int, float]]:
+def _results(events: list[Event]) -> list[tuple[str, int, float]]:
     """(run, trial, objective) of every finished trial."""
-    return [(r["run"], r["trial"], r["evaluation"]["objective"]) for r in records if r["event"] == FINISHED]
+    return [(e.run, e.trial_id, e.evaluation.objective) for e in events if isinstance(e, Finished)]
 
 
-def _asks(records: list[Record]) -> set[tuple[str, str]]:
-    return {(r["run"], json.dumps(r["trial"])) for r in records if r["event"] == "asked"}
+def _asks(events: list[Event]) -> set[tuple[str, str]]:
+    return {(e.run, json.dumps(e.trial.to_dict())) for e in events if isinstance(e, Asked)}
 
 
 def command(*arguments: str) -> int:
@@ -159,7 +159,7 @@ def kill_until_done(
     seen: set[tuple[str, int, float]] = set()
     while True:
         begun = (out / "journal.jsonl").exists() and bool(read_journal(out / "journal.jsonl"))
-        if not begun and out.exists():  # killed before the first record: there is nothing to resume
+        if not begun and out.exists():  # killed before the first event: there is nothing to resume
             for path in sorted(out.rglob("*"), reverse=True):
                 path.unlink()
             out.rmdir()
@@ -207,7 +207,7 @@ class Killing:
             threading.Timer(self._rng.uniform(0, 0.2), self._kill, [key, worker, self._pids[worker]]).start()
         return worker
 
-    def next_event(self, timeout: float) -> Event | None:
+    def next_event(self, timeout: float) -> JobEnded | None:
         """The pool's."""
         event = self._pool.next_event(timeout)
         if event is not None:
@@ -227,12 +227,12 @@ class Killing:
                 os.kill(pid, signal.SIGKILL)
 
 
-def drive(config: Config, pool: Pool, journal: Path) -> list[Record]:
-    """The records of an experiment on a pool."""
+def drive(config: Config, pool: Pool, journal: Path) -> list[Event]:
+    """Run an experiment on a pool, and return its events."""
     with Journal(journal) as log:
-        state = ExperimentState(build_experiment(config))
-        stage = Stage(pool, ExperimentProgress(QuietScreen(), state), StopRequest())
-        Driver(state, stage, log, Tracker()).run()
+        log.append(Begun("chaos", FORMAT, config.model_dump(mode="json"), time.time()))
+        state = restore_state(build_experiment(config), read_journal(journal))
+        Driver(state, SearchJobs(state), log, pool, Observer(), RunContext()).run()
     return read_journal(journal)
 
 

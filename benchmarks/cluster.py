@@ -29,22 +29,19 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["RAY_AUTH_MODE"] = "disabled"  # the bridge leads nowhere else
 
-from rich.console import Console
-
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import WorkersConfig
-from fmnas.platform.display.modes import LineScreen
-from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.experiment.events import FORMAT, Begun, Event, Finished, Lost
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import Journal, Record, read_journal
-from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.mlflow.sync import Tracker
-from fmnas.platform.runner.driver import Driver, Stage
-from fmnas.platform.workers.cancellation import StopRequest
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.state import restore_state
+from fmnas.platform.experiment.trial_result import TrialResult
+from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cluster import connect, live_nodes
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.contract import Report, no_report
 
 BRIDGE, SUBNET, PORT = "fmnas-br", "10.213.77", 46379
@@ -178,29 +175,28 @@ class Story:
     observed: int = 0
     twice: int = 0
 
-    def tell(self, records: list[Record], observed: int) -> None:
+    def tell(self, events: list[Event], observed: int) -> None:
         """Add what the journal shows."""
-        seconds_to_loss = Counter((r["run"], r["trial"]) for r in records if r["event"] == FINISHED)
-        self.finished, self.twice = len(seconds_to_loss), sum(count - 1 for count in seconds_to_loss.values())
-        self.requeued = sum(r["event"] == LOST and not r["final"] for r in records)
-        self.lost = sum(r["event"] == LOST and r["final"] for r in records)
+        results = Counter((event.run, event.trial_id) for event in events if isinstance(event, Finished))
+        self.finished, self.twice = len(results), sum(count - 1 for count in results.values())
+        lost = [event for event in events if isinstance(event, Lost)]
+        self.requeued, self.lost = sum(not event.final for event in lost), sum(event.final for event in lost)
         self.observed = observed
-        for record in (r for r in records if r["event"] == LOST):
-            act = max((act for act in self.at if self.at[act] <= record["at"]), key=lambda act: self.at[act])
-            self.seconds_to_loss.setdefault(act, []).append(record["at"] - self.at[act])
+        for event in lost:
+            act = max((act for act in self.at if self.at[act] <= event.at), key=lambda act: self.at[act])
+            self.seconds_to_loss.setdefault(act, []).append(event.at - self.at[act])
 
 
-class Acts(ExperimentProgress):
+class Acts(Observer):
     """Acts when a given number of trials has ended."""
 
-    def __init__(
-        self, acts: dict[int, tuple[str, Callable[[], Any]]], story: Story, pool: RayPool, state: ExperimentState
-    ) -> None:
-        super().__init__(LineScreen(Console(stderr=True)), state)
+    def __init__(self, acts: dict[int, tuple[str, Callable[[], Any]]], story: Story, pool: RayPool) -> None:
         self._acts, self._story, self._pool, self._ended = acts, story, pool, 0
 
-    def ended(self, *_: Any) -> None:
-        """Count, and act."""
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
+        """Count the trials that ended, and act."""
+        if result is None:
+            return
         self._ended += 1
         name, act = self._acts.get(self._ended, ("", None))
         if act is not None:
@@ -231,12 +227,12 @@ def experiment(trials: int, folder: Path) -> Story:
     }
     data = {"name": "hosts", "problem": "func2c", "optimizers": [{"name": "random", "concurrency": 4}]}
     config = check_config({**data, "budget": {"evaluations": trials}, "fidelity": {"epochs": 1}}, "hosts")
-    state = ExperimentState(build_experiment(config))
     pool = RayPool(ray, Sleeper, None, WorkersConfig(), 4)
     try:
         with Journal(folder / "journal.jsonl") as journal:
-            stage = Stage(pool, Acts(acts, story, pool, state), StopRequest())
-            Driver(state, stage, journal, Tracker()).run()
+            journal.append(Begun("hosts", FORMAT, config.model_dump(mode="json"), time.time()))
+            state = restore_state(build_experiment(config), read_journal(journal.path))
+            Driver(state, SearchJobs(state), journal, pool, Acts(acts, story, pool), RunContext()).run()
     finally:
         pool.close()
         ray.shutdown()
@@ -244,7 +240,8 @@ def experiment(trials: int, folder: Path) -> Story:
             kill(host)
         for process in started:
             process.wait()
-    story.tell(read_journal(folder / "journal.jsonl"), sum(len(r.optimizer.history) for r in state.runs.values()))
+    observed = sum(len(run.optimizer.history) for run in state.experiment.runs.values())
+    story.tell(read_journal(folder / "journal.jsonl"), observed)
     return story
 
 

@@ -19,7 +19,7 @@ from training_gpu import noise
 from fmnas.search_spaces import Cell, Schedule, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.cuda_graph import captured
+from fmnas.trainers.images.cuda_graph import capture_graph
 from fmnas.trainers.images.data import fashion_mnist_set, search_split
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network
@@ -165,7 +165,7 @@ def replayed_seconds(run: Callable[[], object], plan: Plan) -> float:
     def many() -> list[Any]:
         return [run() for _ in range(inside)]
 
-    replay, seconds = captured(many, run, list[Tensor]()), []
+    replay, seconds = capture_graph(many, run, list[Tensor]()), []
     for _ in range(runs // inside):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()

@@ -22,19 +22,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config, WorkersConfig
-from fmnas.platform.display.modes import QuietScreen
-from fmnas.platform.display.progress import ExperimentProgress
-from fmnas.platform.experiment.events import begun_record
+from fmnas.platform.experiment.events import FORMAT, Begun
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.observer import Observer
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.state import ExperimentState, restore_state
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
 from fmnas.platform.mlflow.reconciler import Reconciler
-from fmnas.platform.mlflow.sync import MlflowSync, Tracker
-from fmnas.platform.runner.driver import Driver, Stage
-from fmnas.platform.workers.cancellation import StopRequest
+from fmnas.platform.mlflow.sync import MlflowSync
+from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool
@@ -108,31 +107,31 @@ def mlflow(state: ExperimentState, folder: Path) -> MlflowSync:
 
 def drive(pool: Pool, config: Config, folder: Path, tracked: bool) -> tuple[float, float | None]:
     """Seconds of the loop, and until everything was flushed."""
-    state = ExperimentState(build_experiment(config))
-    tracker = mlflow(state, folder) if tracked else Tracker()
     while not pool.capacity:
         pool.next_event(0.5)
     with Journal(folder / "journal.jsonl") as journal:
-        journal.append(begun_record("overhead", config.model_dump(mode="json"), time.time()))
-        if isinstance(tracker, MlflowSync):
+        journal.append(Begun("overhead", FORMAT, config.model_dump(mode="json"), time.time()))
+        state = restore_state(build_experiment(config), read_journal(journal.path))
+        tracker = mlflow(state, folder) if tracked else None
+        if tracker is not None:
             tracker.start()
-        stage = Stage(pool, ExperimentProgress(QuietScreen(), state), StopRequest())
         began = time.perf_counter()
-        Driver(state, stage, journal, tracker).run()
+        Driver(state, SearchJobs(state), journal, pool, Observer(), RunContext()).run()
         loop = time.perf_counter() - began
-    report = tracker.finish("finished", len(state.outcomes))
-    if tracked and report.missed:
+    if tracker is None:
+        return loop, None
+    report = tracker.finish("finished", len(state.ledger.results))
+    if report.missed:
         raise SystemExit(f"MLflow missed {report.missed}: {report.reason}")
-    return loop, time.perf_counter() - began if tracked else None
+    return loop, time.perf_counter() - began
 
 
 def resume(config: Config, journal: Path) -> float:
     """Seconds until the state is there again."""
     began = time.perf_counter()
-    state = ExperimentState(build_experiment(config))
-    state.replay(read_journal(journal)[1:])
-    if state.open or len(state.outcomes) != config.budget.evaluations:
-        raise SystemExit(f"{journal}: {len(state.outcomes)} outcomes came back")
+    ledger = restore_state(build_experiment(config), read_journal(journal)).ledger
+    if ledger.pending or len(ledger.results) != config.budget.evaluations:
+        raise SystemExit(f"{journal}: {len(ledger.results)} results came back")
     return time.perf_counter() - began
 
 

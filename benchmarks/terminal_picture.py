@@ -2,58 +2,44 @@
 
     python benchmarks/terminal_picture.py [--config quickstart] [--width 100] [--out docs/terminal.svg]
 
-The configuration is run on Ray, without MLflow, in a temporary directory.
+The configuration is run on Ray, without MLflow, in a temporary folder.
 """
 
 import argparse
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-from rich.text import Text
+from rich.console import Console
 
 from fmnas.platform.config.load import load_config
-from fmnas.platform.display.console import print_summary
-from fmnas.platform.display.modes import LAST_EVENTS, Happening
+from fmnas.platform.display.log import LINES
+from fmnas.platform.display.progress import Progress
+from fmnas.platform.display.summary import print_summary
+from fmnas.platform.experiment.events import Event, Started
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.runner.run import Surroundings, launch
-from fmnas.platform.workers.cancellation import StopRequest
+from fmnas.platform.experiment.trial_result import TrialResult
+from fmnas.platform.report.write import write_results
+from fmnas.platform.runner.driver import RunContext
+from fmnas.platform.runner.run import run_experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 HALF = 0.5
 
 
-class Camera:
-    """A screen that keeps the first picture of the table once half of all budgets is spent and a training runs."""
+class Camera(Progress):
+    """Prints the live table once, when half of all budgets is spent and a trial starts."""
 
     def __init__(self, console: Console) -> None:
-        self._console, self._lines = console, list[str]()
-        self._table: Callable[[], RenderableType] | None = None
-        self._taken = False
+        super().__init__(LINES, Console(quiet=True))
+        self._console, self._is_done = console, False
 
-    def show(self, table: Callable[[], RenderableType]) -> None:
-        """From now on this is what goes on."""
-        self._table = table
-
-    def tell(self, happening: Happening) -> None:
-        """Something happened: perhaps it is time."""
-        if happening.line and happening.shown_live:
-            self._lines.append(happening.line)
-        ripe = happening.event == "started" and happening.facts["spent_share"] >= HALF
-        if ripe and self._table is not None and not self._taken:
-            self._taken = True
-            self._console.print(self._table())
-            for line in self._lines[-LAST_EVENTS:]:
-                self._console.print(Text(line, style="dim", overflow="ellipsis", no_wrap=True))
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
+        """Take the picture if it is time."""
+        super().on_event(event, result)
+        if isinstance(event, Started) and not self._is_done and self.status_fields()["spent_share"] >= HALF:
+            self._is_done = True
+            self._console.print(self.render())
             self._console.print()
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        self._console.print(text, highlight=False, markup=False)
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 def main() -> None:
@@ -69,8 +55,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory(Path(folder) / config.name)
         console.print(f"{config.summary_line}, into runs/{config.name}", highlight=False)
-        result = launch(config, directory, Surroundings(None, Camera(console), StopRequest()))
-        print_summary(result.summary, console)
+        result = run_experiment(config, directory, RunContext([Camera(console)]))
+        print_summary(write_results(directory, result.state, lambda _: None), console)
     arguments.out.write_text(console.export_svg(title=f"fmnas run {arguments.config}"))
 
 

@@ -1,6 +1,6 @@
-"""The command line: fmnas run | resume | extend | retrain | status | report | replay | ... : `fmnas --help` has all.
+"""The command line: `fmnas --help` lists the commands.
 
-Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrupted (resumable).
+Exit codes: 0 done, 1 the experiment failed (resumable), 2 wrong input, 130 interrupted (resumable).
 """
 
 import argparse
@@ -10,232 +10,195 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 try:
     from importlib.metadata import version
 
     from fmnas.platform import commands
     from fmnas.platform.config.uri import redact
-    from fmnas.platform.display.console import PatientOutput, complain
-    from fmnas.platform.display.modes import JSON, PROGRESS_MODES
-    from fmnas.platform.display.summary import tell_ending
+    from fmnas.platform.display.console import BestEffortStream, make_console, print_error
+    from fmnas.platform.display.log import JSON, PROGRESS_MODES
+    from fmnas.platform.display.summary import log_end
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.search_spaces import FmnasError
     from fmnas.search_spaces.errors import did_you_mean
-except KeyboardInterrupt:  # Ctrl-C right after the start
+except KeyboardInterrupt:
     sys.exit(130)
-except ImportError as missing:  # without these not even the doctor can begin
-    sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")
+except ImportError as error:
+    sys.exit(f"fmnas: {error}: a required package is missing or broken; install fmnas again (see README.md)")
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Call = Callable[[argparse.Namespace], int]
+Parsers = Mapping[str, argparse.ArgumentParser]
+ASCII_ERRORS = "fmnas.ascii"
+"""Name of the codec error handler of `_to_ascii`."""
+_ASCII_SIGNS = {"–": "-", "−": "-", "±": "+-", "→": "->", "←": "<-", "…": "...", "×": "x", "≤": "<="}
 
 
-PLAIN = "fmnas.plain"
-"""The codec error handler of `_plain`."""
-_PLAIN_SIGNS = {"–": "-", "−": "-", "±": "+-", "→": "->", "←": "<-", "…": "...", "×": "x", "≤": "<="}
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Signs that a terminal cannot show, as similar ones of ASCII: "?" in place of a dash reads as unknown."""
+def _to_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Replace signs that a terminal cannot show: a dash must not become "?", which means unknown."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(_PLAIN_SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+    return "".join(_ASCII_SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
-codecs.register_error(PLAIN, _plain)
+codecs.register_error(ASCII_ERRORS, _to_ascii)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows another one in its place
+    """Run a command; return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=PLAIN if stream is sys.stdout else "backslashreplace")
+            stream.reconfigure(errors=ASCII_ERRORS if stream is sys.stdout else "backslashreplace")
     try:
-        return _obey(_parsed(sys.argv[1:] if arguments is None else arguments))
+        return _run_command(**vars(_parse(sys.argv[1:] if arguments is None else arguments)))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     finally:
-        with suppress(OSError):  # of a full disk Python tells at its end
-            _flush()
+        with suppress(OSError):  # Python reports a full disk itself
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:  # the reader left, e.g. `| head`
+                BestEffortStream(sys.stdout).discard_output()
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments as their command takes them. Exits with the help where there is none, or `list` is alone."""
-    parser, commands_by_name = _parser()
-    if not arguments:
-        parser.print_help(sys.stderr)
+def _run_command(command: Callable[..., int], **arguments: Any) -> int:
+    """Call the function of a command; report errors of the user's input or code in one line."""
+    is_json = arguments.get("progress") == JSON
+    try:
+        return int(command(**arguments))
+    except FmnasError as error:
+        return _report_error(str(error), "wrong input", ExitCode.WRONG_INPUT, is_json)
+    except ExperimentFailed as error:
+        return _report_error(f"the experiment failed: {error}", "failed", ExitCode.FAILED, is_json)
+    except ImportError as error:
+        if (error.name or "").startswith("fmnas"):
+            raise  # a bug in fmnas
+        message = f"{error}: install it; `fmnas doctor` lists all missing packages"
+        return _report_error(message, "wrong input", ExitCode.WRONG_INPUT, is_json)
+    except SystemExit as error:
+        return _report_error(f"user code called sys.exit({error.code!r})", "failed", ExitCode.FAILED, is_json)
+    except BrokenPipeError:
+        BestEffortStream(sys.stdout).discard_output()
+        return ExitCode.DONE
+
+
+def _report_error(message: str, status: str, code: ExitCode, is_json: bool) -> int:
+    reason = redact(message)
+    print_error(reason)
+    if is_json:
+        log_end(make_console(), status, code, {"reason": reason, "resume_command": None})
+    return code
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments. Exits with the help if there are none, or `list` has none."""
+    parser, subparsers = _make_parser()
+    if not arguments or list(arguments) == ["list"]:
+        (subparsers["list"] if arguments else parser).print_help(sys.stderr)
         sys.exit(ExitCode.WRONG_INPUT)
     name = arguments[0]
-    if not name.startswith("-") and name not in commands_by_name:
-        known = list(commands_by_name)
-        complain(f"{name}: there is no such command; they are {', '.join(known)}.{did_you_mean(name, known)}")
-        sys.exit(ExitCode.WRONG_INPUT)
-    if list(arguments) == ["list"]:
-        commands_by_name[name].print_help(sys.stderr)
+    if not name.startswith("-") and name not in subparsers:
+        print_error(f"unknown command {name!r}: use one of {', '.join(subparsers)}.{did_you_mean(name, subparsers)}")
         sys.exit(ExitCode.WRONG_INPUT)
     return parser.parse_args(arguments)
 
 
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`: that is nobody's failure
-        PatientOutput(sys.stdout).give_up()
-
-
-def _obey(parsed: argparse.Namespace) -> int:
-    """Do what the command says; the exit code."""
-    try:
-        return int(parsed.command(parsed))
-    except FmnasError as error:
-        complain(redact(str(error)))
-        return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
-    except ExperimentFailed as error:
-        complain(redact(f"the experiment failed: {error}"))
-        return _ended(parsed, "failed", error, ExitCode.FAILED)
-    except ImportError as error:
-        if (error.name or "").startswith("fmnas"):
-            raise  # a mistake of our own
-        complain(f"{error}: install it; `fmnas doctor` says what else is missing")
-        return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except SystemExit as error:  # code that is not ours would end us with whatever it likes
-        complain(f"something that was called ended this process by sys.exit({error.code!r})")
-        return ExitCode.FAILED
-    except BrokenPipeError:  # as in _flush
-        PatientOutput(sys.stdout).give_up()
-        return ExitCode.DONE
-
-
-def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: ExitCode) -> int:
-    """The exit code; a program that follows by JSON is told of it."""
-    if getattr(parsed, "progress", None) == JSON:
-        tell_ending(status, code, {"reason": redact(str(reason)), "again": None})
-    return code
-
-
-def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """The parser, and that of each command by its name."""
+def _make_parser() -> tuple[argparse.ArgumentParser, Parsers]:
+    """Return the parser, and the parser of each command by its name."""
     parser = argparse.ArgumentParser(
-        prog="fmnas", description="Which optimizer is better, on real trainings, at the same budget."
+        prog="fmnas", description="Compare optimizers of networks and their training, at equal budgets."
     )
     parser.add_argument("--version", action="version", version=f"fmnas {version('fmnas')}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_drives(subparsers)
-    _add_looks(subparsers)
+    _add_run_commands(subparsers)
+    _add_other_commands(subparsers)
     return parser, subparsers.choices
 
 
-def _command(subparsers: Subparsers, call: Call) -> argparse.ArgumentParser:
-    """The command that is called as a function is, whose docstring is its description, and its first line its help."""
-    description = " ".join((call.__doc__ or "").split())
-    line = (call.__doc__ or "").partition("\n")[0].removesuffix(".")
-    name, told = call.__name__.rstrip("_"), line[:1].lower() + line[1:]
-    parser = subparsers.add_parser(name, help=told, description=description.replace("%", "%%"))
-    parser.set_defaults(command=call)
+def _add_command(subparsers: Subparsers, function: Callable[..., int], has_directory: bool = False) -> Any:
+    """Add the command of a function, whose docstring is the help text. has_directory: whether it takes DIR."""
+    text, name = function.__doc__ or "", function.__name__.rstrip("_")
+    first = text.partition("\n")[0].removesuffix(".")
+    description = " ".join(text.split()).replace("%", "%%")
+    parser = subparsers.add_parser(name, help=first[:1].lower() + first[1:], description=description)
+    parser.set_defaults(command=function)
+    if has_directory:
+        parser.add_argument("directory", type=Path, metavar="DIR")
     return parser
 
 
-def _on_directory(subparsers: Subparsers, call: Call) -> argparse.ArgumentParser:
-    """A command on one run directory."""
-    parser = _command(subparsers, call)
-    parser.add_argument("directory", type=Path, metavar="DIR")
-    return parser
+def _add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help=text)
 
 
-def _takes_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
-    _takes_overrides(parser, "override a key")
-
-
-def _takes_overrides(parser: argparse.ArgumentParser, told: str) -> None:
-    parser.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help=told)
-
-
-def _add_drives(subparsers: Subparsers) -> None:
-    """The commands that train."""
-    run = _command(subparsers, commands.run)
-    _takes_config(run)
+def _add_run_commands(subparsers: Subparsers) -> None:
+    run = _add_command(subparsers, commands.run)
+    run.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
+    _add_overrides(run, "override a key")
     run.add_argument("--out", type=Path, metavar="DIR", help="run directory; default: runs/NAME")
-
-    resume = _on_directory(subparsers, commands.resume)
-    extend = _on_directory(subparsers, commands.extend)
-    _takes_overrides(extend, "what grows")
-
-    retrain = _on_directory(subparsers, commands.retrain)
-    for name, what in (
-        ("epochs", "epochs of each training; default: the experiment's full ones"),
-        ("images", "images to train on; default: those that the experiment trained and validated on"),
+    resume = _add_command(subparsers, commands.resume, has_directory=True)
+    extend = _add_command(subparsers, commands.extend, has_directory=True)
+    _add_overrides(extend, "a key with its larger value")
+    retrain = _add_command(subparsers, commands.retrain, has_directory=True)
+    for name, text in (
+        ("epochs", "epochs of each training; default: of the experiment"),
+        ("images", "training images; default: the training and validation images of the experiment"),
         ("seeds", "trainings of each configuration; default: as in the experiment"),
     ):
-        retrain.add_argument(f"--{name}", type=int, metavar="N", help=what)
-
-    shown = "what is shown meanwhile; default: live at a terminal, else lines"
-    for command in (run, resume, extend, retrain):
-        command.add_argument("--address", help="of a Ray cluster, or auto; default: one of its own on this machine")
-        command.add_argument("--progress", choices=PROGRESS_MODES, help=shown)
+        retrain.add_argument(f"--{name}", type=int, metavar="N", help=text)
+    for parser in (run, resume, extend, retrain):
+        parser.add_argument("--address", help="of a Ray cluster, or auto; default: start one on this machine")
+        parser.add_argument("--progress", choices=PROGRESS_MODES, help="default: live in a terminal, else lines")
 
 
-def _add_looks(subparsers: Subparsers) -> None:
-    """The commands that do not."""
-    status = _on_directory(subparsers, commands.status)
-    status.add_argument("--json", action="store_true", help="one JSON object")
-
-    report = _command(subparsers, commands.report)
+def _add_other_commands(subparsers: Subparsers) -> None:
+    status = _add_command(subparsers, commands.status, has_directory=True)
+    status.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+    report = _add_command(subparsers, commands.report)
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     report.add_argument("--out", type=Path, metavar="DIR", help="default: in DIR; of several: runs/report-NAMES")
-
-    _on_directory(subparsers, commands.replay)
-    _on_directory(subparsers, commands.sync)
-
-    ui = _command(subparsers, commands.ui)
-    latest = "default: the latest below runs/ that MLflow knows"
-    ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help=latest)
+    for function in (commands.replay, commands.sync):
+        _add_command(subparsers, function, has_directory=True)
+    ui = _add_command(subparsers, commands.ui)
+    ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest one in runs/")
     ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
-
-    config = _command(subparsers, commands.config)
-    _takes_config(config)
-    config.add_argument("--time", action="store_true", help="train a little, to say how long it would take here")
-
-    listing = _command(subparsers, commands.list_)
-    listing.add_argument("what", type=_listed, metavar="WHAT", help="problems, optimizers or configs")
-    listing.add_argument("--options", action="store_true", help="of optimizers: what each takes, with its default")
-
-    check = _command(subparsers, commands.check)
-    check.add_argument("optimizer", metavar="OPTIMIZER", help="module:Class, FILE.py:Class, or a name of the registry")
-    _takes_overrides(check, "an option of it")
-    check.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="what a rule may take; default: 60")
-
-    doctor = _command(subparsers, commands.doctor)
-    doctor.add_argument("--address", help="of a Ray cluster, or auto")
+    config = _add_command(subparsers, commands.config)
+    config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
+    _add_overrides(config, "override a key")
+    config.add_argument("--time", action="store_true", help="estimate the runtime by training for a moment")
+    listing = _add_command(subparsers, commands.list_)
+    listing.add_argument("what", type=_list_name, metavar="WHAT", help="problems, optimizers or configs")
+    listing.add_argument("--options", action="store_true", help="show the options of optimizers")
+    check = _add_command(subparsers, commands.check)
+    check.add_argument(
+        "optimizer", metavar="OPTIMIZER", help="module:Class, FILE.py:Class, or a name from `fmnas list`"
+    )
+    _add_overrides(check, "an option of the optimizer")
+    check.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="timeout of a rule; default: 60")
+    _add_command(subparsers, commands.doctor).add_argument("--address", help="of a Ray cluster, or auto")
 
 
-def _listed(text: str) -> str:
+def _list_name(text: str) -> str:
     allowed = ("problems", "optimizers", "configs")
     if text not in allowed:
         hint = did_you_mean(text, allowed)
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be one of {', '.join(allowed)}.{hint}")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be one of {', '.join(allowed)}.{hint}")
     return text
 
 
 def _port(text: str) -> int:
     port = int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 else 0
     if not 1 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be a number from 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number from 1 to 65535")
     return port
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be a number of seconds above 0")
-    return seconds
+    with suppress(ValueError):
+        if 0 < float(text) <= 1e6:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds above 0")
 
 
 if __name__ == "__main__":

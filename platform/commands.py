@@ -1,255 +1,275 @@
-"""The commands: each takes the parsed arguments and returns the exit code; its docstring is what `fmnas --help` says.
+"""The commands of the command line, a function each. It returns the exit code; its docstring is the help text.
 
-What they need is imported when they run.
+Heavy modules are imported inside the functions.
 """
 
-import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.text import Text
 
-from fmnas.platform.display.console import complain, output, print_summary, reserved_output, say, terminal
-from fmnas.platform.display.modes import JSON, LINES, LIVE, QUIET, LineScreen, mode_for, open_screen
-from fmnas.platform.display.summary import Teller
+from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
+from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
+from fmnas.platform.display.summary import ResultPrinter, print_summary
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.workers.cancellation import stop_on_signals
-from fmnas.search_spaces import FmnasError
+from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
     from fmnas.platform.config.schema import Config
+    from fmnas.platform.display.progress import Progress
     from fmnas.platform.registry import OptimizerEntry
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class _Request:
-    """A run. resume_command: without `fmnas`. config, retrain: of `run_experiment`."""
-
-    directory: RunDirectory
-    resume_command: str
-    config: "Config | Callable[[Config], Config]"
-    retrain: Mapping[str, int] | None = None
-    is_uri_given: bool = False
+    from fmnas.platform.runner.plan import ConfigChange
 
 
-def _run_command(request: Callable[[argparse.Namespace, Say], _Request]) -> Callable[[argparse.Namespace], int]:
-    """Return the command that runs what is requested, and prints its results.
+@dataclass
+class Session:
+    """What the commands that run something share. exit_code: set when the results are printed."""
 
-    request: also gets a function that prints a line. Signals are handled before its imports, which take seconds.
-    With JSON or quiet, standard output has what these promise and nothing else.
-    """
+    printer: ResultPrinter
+    progress: "Progress"
+    stop: StopRequest
+    address: str | None
+    exit_code: int = ExitCode.DONE
 
-    @wraps(request)
-    def command(arguments: argparse.Namespace) -> int:
-        mode = mode_for(arguments.progress, terminal())
-        reserved = reserved_output() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
-        with reserved as file, stop_on_signals(notify=complain) as stop:
-            console = terminal(output(file))
-            screen, teller = open_screen(mode, console, file), Teller(mode, console, file=file)
-            try:
-                wanted = request(arguments, screen.say)
-                teller = replace(teller, directory=wanted.directory, again=wanted.resume_command)
-                from fmnas.platform.display.progress import Progress
-                from fmnas.platform.observers import Results
-                from fmnas.platform.runner.driver import RunContext
-                from fmnas.platform.runner.run import run_experiment
+    def begin(self, directory: RunDirectory, text: str, resume_command: str = "") -> None:
+        """Tell the user what begins. resume_command: the arguments of `fmnas` that continue it; default: resume DIR."""
+        command = resume_command or directory.command("resume")
+        self.printer = replace(self.printer, directory=directory, resume_command=command)
+        self.progress.on_message(text)
 
-                results = Results(wanted.directory, screen, wanted.is_uri_given)
-                observers = [Progress(screen), results]
-                context = RunContext(observers, stop, arguments.address, print_tracebacks=mode in (LIVE, LINES))
-                run = run_experiment(wanted.config, wanted.directory, context, wanted.retrain)
-                return teller.tell(results.result(run))
-            except KeyboardInterrupt:
-                return teller.interrupted()
-            except ExperimentFailed as error:
-                return teller.failed(error)
-            finally:
-                screen.close()
+    def run(
+        self,
+        config: "Config | ConfigChange",
+        directory: RunDirectory,
+        retrain: Mapping[str, int] | None = None,
+        is_uri_given: bool = False,
+    ) -> None:
+        """Run the experiment and print its results. is_uri_given: whether the user gave tracking.uri."""
+        from fmnas.platform.observers import Results
+        from fmnas.platform.runner.driver import RunContext
+        from fmnas.platform.runner.run import run_experiment
 
-    return command
+        results = Results(directory, self.progress.on_message, is_uri_given)
+        has_lines = self.printer.mode in (LIVE, LINES)
+        context = RunContext([self.progress, results], self.stop, self.address, print_tracebacks=has_lines)
+        run_result = run_experiment(config, directory, context, retrain)
+        self.exit_code = self.printer.print_result(results.result(run_result))
 
 
-@_run_command
-def run(arguments: argparse.Namespace, say: Say) -> _Request:
+@contextmanager
+def open_session(progress: str | None, address: str | None) -> Iterator[Session]:
+    """Handle signals, and report in a mode until the end. With json and quiet, nothing else is on standard output."""
+    mode = resolve_mode(progress, make_console())
+    stdout = reserve_stdout() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
+    with stdout as file, stop_on_signals(notify=print_error) as stop:
+        from fmnas.platform.display.progress import Progress
+
+        console = make_console(file)
+        session = Session(ResultPrinter(mode, console), Progress(mode, console), stop, address)
+        try:
+            yield session
+        except KeyboardInterrupt:
+            session.exit_code = session.printer.print_interrupted()
+        except ExperimentFailed as error:
+            session.exit_code = session.printer.print_failure(error)
+        finally:
+            session.progress.close()
+
+
+def run(config: str, overrides: Sequence[str], out: Path | None, address: str | None, progress: str | None) -> int:
     """Run an experiment."""
-    from fmnas.platform.config.load import load_config
-    from fmnas.platform.config.uri import with_absolute_uri
+    with open_session(progress, address) as session:
+        from fmnas.platform.config.load import load_config
+        from fmnas.platform.config.uri import with_absolute_uri
 
-    say(f"reading {arguments.config}")
-    config = with_absolute_uri(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
-    directory = new_run_directory(arguments.out or Path("runs") / config.name)
-    say(f"{config.summary_line}, into {directory.root}")
-    return _Request(directory, directory.command("resume"), config, is_uri_given=True)
+        session.progress.on_message(f"reading {config}")
+        settings = with_absolute_uri(load_config(config, overrides, session.progress.on_message, address), Path.cwd())
+        directory = new_run_directory(out or Path("runs") / settings.name)
+        session.begin(directory, f"{settings.summary_line}, into {directory.root}")
+        session.run(settings, directory, is_uri_given=True)
+    return session.exit_code
 
 
-@_run_command
-def resume(arguments: argparse.Namespace, say: Say) -> _Request:
-    """Go on after a crash or Ctrl-C.
+def resume(directory: Path, address: str | None, progress: str | None) -> int:
+    """Resume an experiment after a crash or Ctrl-C.
 
-    It imports the files that its configuration names: treat a run directory like a program.
+    Files that its configuration names are imported: treat a run directory like a program.
     """
-    directory = run_directory(arguments.directory, write=True)
-    say(f"resuming {directory.root}")
-    return _Request(directory, directory.command("resume"), lambda present: present)
+    with open_session(progress, address) as session:
+        run_dir = run_directory(directory, write=True)
+        session.begin(run_dir, f"resuming {run_dir.root}")
+        session.run(lambda present: present, run_dir)
+    return session.exit_code
 
 
-@_run_command
-def extend(arguments: argparse.Namespace, say: Say) -> _Request:
-    """Let an experiment grow, e.g. -o repeats=9, and go on with it.
+def extend(directory: Path, overrides: Sequence[str], address: str | None, progress: str | None) -> int:
+    """Extend an experiment, e.g. by -o repeats=9, and resume it.
 
-    It imports the files that its configuration names: treat a run directory like a program.
+    Files that its configuration names are imported: treat a run directory like a program.
     """
-    directory, overrides = run_directory(arguments.directory, write=True), arguments.overrides
-    say(f"extending {directory.root}")
-    from fmnas.platform.config.uri import with_absolute_uri
-    from fmnas.platform.runner.extension import extended_config
+    with open_session(progress, address) as session:
+        run_dir = run_directory(directory, write=True)
+        options = [part for text in overrides if not text.startswith("tracking") for part in ("-o", text)]
+        command = shlex.join(["extend", str(run_dir.root), *options]) if options else ""
+        session.begin(run_dir, f"extending {run_dir.root}", command)
+        from fmnas.platform.config.uri import with_absolute_uri
+        from fmnas.platform.runner.extension import extended_config
 
-    def extended(present: "Config") -> "Config":
-        config = extended_config(present, overrides, directory.root)
-        return config if config.tracking == present.tracking else with_absolute_uri(config, Path.cwd())
+        def extended(present: "Config") -> "Config":
+            config = extended_config(present, overrides, run_dir.root)
+            return config if config.tracking == present.tracking else with_absolute_uri(config, Path.cwd())
 
-    shown = [each for each in overrides if not each.startswith("tracking")]  # that may hold a password
-    again = shlex.join(["extend", str(directory.root), *(part for each in shown for part in ("-o", each))])
-    is_uri_given = any(each.startswith(("tracking=", "tracking.uri=")) for each in overrides)
-    return _Request(directory, again if shown else directory.command("resume"), extended, is_uri_given=is_uri_given)
+        is_uri_given = any(text.startswith(("tracking=", "tracking.uri=")) for text in overrides)
+        session.run(extended, run_dir, is_uri_given=is_uri_given)
+    return session.exit_code
 
 
-@_run_command
-def retrain(arguments: argparse.Namespace, say: Say) -> _Request:
-    """Train the best of every run anew, and measure it on test images.
+def retrain(
+    directory: Path,
+    epochs: int | None,
+    images: int | None,
+    seeds: int | None,
+    address: str | None,
+    progress: str | None,
+) -> int:
+    """Train the incumbent of every run again, and evaluate it on the test set.
 
-    It imports the files that its configuration names: treat a run directory like a program.
+    Files that its configuration names are imported: treat a run directory like a program.
     """
-    directory = run_directory(arguments.directory, write=True)
-    say(f"retraining the best of {directory.root}")
-    options = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
-    asked = {name: value for name, value in options.items() if value is not None}
-    flags = "".join(f" --{name} {value}" for name, value in asked.items())
-    return _Request(directory, f"{directory.command('retrain')}{flags}", lambda present: present, asked)
+    with open_session(progress, address) as session:
+        run_dir = run_directory(directory, write=True)
+        options = {"epochs": epochs, "images": images, "seeds": seeds}
+        chosen = {name: value for name, value in options.items() if value is not None}
+        flags = "".join(f" --{name} {value}" for name, value in chosen.items())
+        session.begin(run_dir, f"retraining the incumbents of {run_dir.root}", f"{run_dir.command('retrain')}{flags}")
+        session.run(lambda present: present, run_dir, chosen)
+    return session.exit_code
 
 
-def status(arguments: argparse.Namespace) -> int:
-    """How an experiment stands, also while a driver works."""
-    from fmnas.platform.display.status import print_status, status_of
+def status(directory: Path, as_json: bool) -> int:
+    """Show the status of an experiment, also while it runs."""
+    from fmnas.platform.display.status import collect_status, print_status
 
-    facts = status_of(run_directory(arguments.directory))
-    if arguments.json:
+    facts = collect_status(run_directory(directory))
+    if as_json:
         print(json.dumps(facts, indent=2))  # noqa: T201
     else:
-        print_status(facts, terminal())
+        print_status(facts, make_console())
     return ExitCode.DONE
 
 
-def report(arguments: argparse.Namespace) -> int:
-    """Table, figures and page of a run directory, or of several together."""
-    console = terminal()
-    in_place = arguments.out is None and len(arguments.directories) == 1
-    for path in arguments.directories:
+def report(directories: Sequence[Path], out: Path | None) -> int:
+    """Write the table, figures and page of a run directory, or of several together."""
+    console = make_console()
+    in_place = out is None and len(directories) == 1
+    for path in directories:
         run_directory(path, write=in_place)
-    say(console, f"reading {', '.join(map(str, arguments.directories))}")
-    from fmnas.platform.report.merge import write_report_of as write
+    print_line(console, f"reading {', '.join(map(str, directories))}")
+    from fmnas.platform.report.merge import write_report_of
 
-    summary, directory = write(arguments.directories, arguments.out, partial(say, console))
+    summary, folder = write_report_of(directories, out, partial(print_line, console))
     print_summary(summary, console)
-    say(console, f"page            {directory.page}")
+    print_line(console, f"page            {folder.page}")
     return ExitCode.DONE
 
 
-def replay(arguments: argparse.Namespace) -> int:
-    """Ask every optimizer again, and say where its suggestions differ.
+def replay(directory: Path) -> int:
+    """Ask every optimizer again, and show where its suggestions differ.
 
-    It imports the files that its configuration names: treat a run directory like a program.
+    Files that its configuration names are imported: treat a run directory like a program.
     """
-    from fmnas.platform.config.errors import format_count
     from fmnas.platform.experiment.replay import replay_directory
 
-    directory, console = run_directory(arguments.directory), terminal()
-    counts, mismatches = replay_directory(directory, partial(say, console))
+    console = make_console()
+    counts, mismatches = replay_directory(run_directory(directory), partial(print_line, console))
     for mismatch in mismatches:
-        say(console, str(mismatch))
-    for run, count in counts.items():
-        differ = sum(mismatch.run == run for mismatch in mismatches)
-        told = f"{differ} differ{'s' if differ == 1 else ''}" if differ else "all as recorded"
-        say(console, f"{run}: {format_count(count, 'suggestion')} asked again, {told}")
+        print_line(console, str(mismatch))
+    for name, count in counts.items():
+        n_different = sum(mismatch.run == name for mismatch in mismatches)
+        print_line(console, f"{name}: suggestions = {count}, different = {n_different}")
     return ExitCode.FAILED if mismatches else ExitCode.DONE
 
 
-def sync(arguments: argparse.Namespace) -> int:
-    """Send to MLflow what it missed."""
-    from fmnas.platform.observers import sync as send
+def sync(directory: Path) -> int:
+    """Log to MLflow what it lacks."""
+    from fmnas.platform.observers import sync as sync_experiment
 
-    directory, console = run_directory(arguments.directory, write=True), terminal()
-    sent = send(directory, LineScreen(console))
-    tracking = sent.tracking
-    counts = f"{tracking.written} trial(s) sent, {tracking.present} were there already, {tracking.missed} missed"
+    console = make_console()
+    result = sync_experiment(run_directory(directory, write=True), partial(print_line, console))
+    tracking = result.tracking
+    counts = f"trials logged = {tracking.written}, up to date = {tracking.present}, failed = {tracking.missed}"
     if tracking.remark:
-        say(console, tracking.remark)
-    say(console, f"{sent.store}: {counts}")
+        print_line(console, tracking.remark)
+    print_line(console, f"{result.store}: {counts}")
     if tracking.missed or tracking.reason:
-        complain(f"not all could be sent: {tracking.reason}; try again")
+        print_error(f"MLflow is not up to date ({tracking.reason}): try again")
         return ExitCode.FAILED
     return ExitCode.DONE
 
 
-def ui(arguments: argparse.Namespace) -> int:
+def ui(directory: Path | None, port: int) -> int:
     """Open MLflow's UI on the store of a run directory."""
-    directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
-    say(terminal(), f"starting MLflow's UI on the store of {directory.root}")
+    run_dir = run_directory(directory or _latest_run_directory(Path("runs")))
+    console = make_console()
+    print_line(console, f"starting MLflow's UI on the store of {run_dir.root}")
     from fmnas.platform.experiment.configuration import current_tracking
     from fmnas.platform.experiment.journal import read_events
     from fmnas.platform.experiment.ledger import fold
     from fmnas.platform.mlflow.credentials import tracking_uri
     from fmnas.platform.mlflow.ui import open_ui
 
-    name, tracking = current_tracking(directory)
-    uri, identity = tracking_uri(tracking, directory), fold(read_events(directory)).id
-    open_ui(uri, arguments.port, tracking.experiment or name, identity, partial(say, terminal()))
+    name, tracking = current_tracking(run_dir)
+    uri, identity = tracking_uri(tracking, run_dir), fold(read_events(run_dir)).id
+    open_ui(uri, port, tracking.experiment or name, identity, partial(print_line, console))
     return ExitCode.DONE
 
 
-def config(arguments: argparse.Namespace) -> int:
+def _latest_run_directory(folder: Path) -> Path:
+    journals = folder.glob("*/journal.jsonl")
+    latest = max(journals, key=lambda path: path.stat().st_mtime, default=None)
+    if latest is None:
+        raise RunDirectoryError(f"{folder} has no run directory: use fmnas ui DIR")
+    return latest.parent
+
+
+def config(config: str, overrides: Sequence[str], time: bool) -> int:
     """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml
     from fmnas.platform.runner.preflight import cost_of, design_warnings, measured, warm_start_cost_note
 
-    said: list[str] = []
-    found = load_config(arguments.config, arguments.overrides, said.append)
-    time = [f"Time: {measured(found)}"] if arguments.time else []
-    told = [*said, f"Cost: {cost_of(found)}", *warm_start_cost_note(found), *time, *design_warnings(found)]
-    sys.stdout.write(to_commented_yaml(found) + "".join(f"# {line}\n" for line in told))
+    messages: list[str] = []
+    loaded = load_config(config, overrides, messages.append)
+    runtime = [f"Time: {measured(loaded)}"] if time else []
+    lines = [*messages, f"Cost: {cost_of(loaded)}", *warm_start_cost_note(loaded), *runtime, *design_warnings(loaded)]
+    sys.stdout.write(to_commented_yaml(loaded) + "".join(f"# {line}\n" for line in lines))
     return ExitCode.DONE
 
 
-def list_(arguments: argparse.Namespace) -> int:
-    """What there is, one line each."""
-    if arguments.options and arguments.what != "optimizers":
-        raise ConfigError(
-            f"--options: {arguments.what} have none; `fmnas list optimizers --options` shows those that there are"
-        )
-    if arguments.what == "problems":
+def list_(what: str, options: bool) -> int:
+    """List problems, optimizers or shipped configurations, one line each."""
+    if options and what != "optimizers":
+        raise ConfigError(f"--options is not valid for {what}; use `fmnas list optimizers --options`")
+    if what == "problems":
         from fmnas.platform.problems import ALIASES, PROBLEMS
         from fmnas.platform.registry import find_plugins
 
         lines = {name: entry.summary for name, entry in PROBLEMS.items()} | find_plugins("fmnas.problems")
-        lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
-    elif arguments.what == "optimizers":
+        lines |= {alias: f"alias of {name}" for alias, name in ALIASES.items()}
+    elif what == "optimizers":
         from fmnas.platform.registry import OPTIMIZERS, find_plugins
 
-        lines = {name: row.summary for name, row in OPTIMIZERS.items()}
-        if arguments.options:
-            lines = {name: f"{told}: {_options(OPTIMIZERS[name])}" for name, told in lines.items()}
+        lines = {name: entry.summary for name, entry in OPTIMIZERS.items()}
+        if options:
+            lines = {name: f"{text}: {_format_options(OPTIMIZERS[name])}" for name, text in lines.items()}
         lines |= find_plugins("fmnas.optimizers")
     else:
         from fmnas.platform.config.source import shipped_configs
@@ -261,62 +281,47 @@ def list_(arguments: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def doctor(arguments: argparse.Namespace) -> int:
-    """What this machine and cluster can do, and what is missing."""
+def _format_options(entry: "OptimizerEntry") -> str:
+    """Return the options of an optimizer with their defaults and allowed values."""
+    from fmnas.optimizers.options import get_choices, get_options
+
+    parameters, texts = get_options(entry.optimizer), []
+    for name, value in entry.validate_options({}).items():
+        others = [str(choice) for choice in get_choices(parameters[name].annotation) if choice != value]
+        texts.append(f"{name} {value} (or {', '.join(others)})" if others else f"{name} {value}")
+    options = ", ".join(texts) or "no options"
+    return options if entry.takes_initial_design else f"{options}; no warm_start"
+
+
+def doctor(address: str | None) -> int:
+    """Check the installation: packages, GPUs, data, the Ray cluster and the disk."""
     from fmnas.platform.doctor import run_checks
 
-    console, passed = terminal(), True
-    for result in run_checks(arguments.address):
+    passed = True
+    for result in run_checks(address):
         passed = passed and result.passed
         word, colour = ("ok", "green") if result.passed else ("missing", "red")
-        _print_verdict(console, word, colour, f"{result.name:<18} {result.detail}")
-        sys.stdout.flush()  # the next check may take seconds
+        _print_check(word, colour, f"{result.name:<18} {result.detail}")
     return ExitCode.DONE if passed else ExitCode.FAILED
 
 
-def check(arguments: argparse.Namespace) -> int:
-    """Whether an optimizer keeps the contract, a line for each rule."""
+def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
+    """Check that an optimizer follows the rules of the ask/tell contract, a line each."""
     from fmnas.platform.check import Verdict, load_candidate
-    from fmnas.platform.check import check as findings_of
+    from fmnas.platform.check import check as check_rules
 
-    it, console = load_candidate(arguments.optimizer, arguments.overrides), terminal()
     colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
-    for finding in findings_of(it, arguments.seconds):
+    for finding in check_rules(load_candidate(optimizer, overrides), seconds):
         verdicts.append(finding.verdict)
         detail = f": {finding.detail}" if finding.detail else ""
-        _print_verdict(console, finding.verdict, colours[finding.verdict], f"{finding.rule}{detail}")
-    broken = verdicts.count(Verdict.BROKEN)
-    told = f"{broken} of {len(verdicts)} rules broken" if broken else "it keeps every rule"
-    say(console, f"{arguments.optimizer}: {told}")
-    return ExitCode.FAILED if broken else ExitCode.DONE
+        _print_check(finding.verdict, colours[finding.verdict], f"{finding.rule}{detail}")
+    n_broken = verdicts.count(Verdict.BROKEN)
+    print_line(make_console(), f"{optimizer}: {n_broken} of {len(verdicts)} rules broken")
+    return ExitCode.FAILED if n_broken else ExitCode.DONE
 
 
-def _print_verdict(console: Console, word: str, colour: str, told: str) -> None:
-    console.print(Text.assemble((f"{word:<7}", colour), f"  {told}"), soft_wrap=True, highlight=False)
-
-
-def _options(row: "OptimizerEntry") -> str:
-    """With their defaults, and what is to choose from; and the one key beside them that not every optimizer takes."""
-    from fmnas.optimizers.options import get_choices, get_options
-
-    known, words = get_options(row.optimizer), []
-    for name, value in row.validate_options({}).items():
-        others = [str(each) for each in get_choices(known[name].annotation) if each != value]
-        words.append(f"{name} {value} (or {', '.join(others)})" if others else f"{name} {value}")
-    told = ", ".join(words) or "no options"
-    return told if row.takes_initial_design else f"{told}; no warm_start"
-
-
-def _latest_tracked(folder: Path) -> Path:
-    """The latest run directory of which MLflow was told; the latest of all where there is none such."""
-    from fmnas.platform.experiment.configuration import current_tracking
-
-    journals = sorted(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
-    if not journals:
-        raise RunDirectoryError(f"{folder} holds no run directory; name one: fmnas ui DIR")
-    for journal in journals:
-        with suppress(FmnasError):
-            current_tracking(run_directory(journal.parent))
-            return journal.parent
-    return journals[0].parent
+def _print_check(word: str, colour: str, text: str) -> None:
+    """Print a line that begins with a coloured word, at once: the next one may take seconds."""
+    make_console().print(Text.assemble((f"{word:<7}", colour), f"  {text}"), soft_wrap=True, highlight=False)
+    sys.stdout.flush()

@@ -1,9 +1,10 @@
 """The observer that a command adds to a run: it writes the report, and logs to MLflow."""
 
+from collections.abc import Callable
+
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import redact
-from fmnas.platform.display.modes import Screen
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.events import DriverWork
@@ -29,11 +30,11 @@ class Results(Observer):
     def __init__(
         self,
         directory: RunDirectory,
-        screen: Screen,
+        say: Callable[[str], None],
         is_uri_given: bool = False,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
-        self._directory, self._screen, self._is_uri_given = directory, screen, is_uri_given
+        self._directory, self._say, self._is_uri_given = directory, say, is_uri_given
         self._flush_seconds = flush_seconds
         self._summary: Summary | None = None
         self._sync: MlflowSync | None = None
@@ -52,7 +53,7 @@ class Results(Observer):
         if not tracking.enabled:
             return
         if not self._is_uri_given and (line := withhold_credentials(tracking.uri or "")):
-            self._screen.say(line)
+            self._say(line)
         reconciler = Reconciler(tracking_settings(state, self._directory), self._directory)
         self._sync = MlflowSync(reconciler, self._flush_seconds)
         self._sync.start()
@@ -63,15 +64,15 @@ class Results(Observer):
         trials = len(ledger.results) + len(list(ledger.cancelled_results()))
         try:
             try:
-                self._summary = write_results(self._directory, self._state, self._screen.say)
+                self._summary = write_results(self._directory, self._state, self._say)
             except ExperimentFailed as error:
                 self._error = error
             if self._sync:
-                self._screen.say("logging the results to MLflow")
+                self._say("logging the results to MLflow")
                 self._report = self._sync.finish(ledger.status or Ending.INTERRUPTED, trials)
         except KeyboardInterrupt:
             command = self._directory.command("report")
-            self._screen.say(f"stopped before all was written: `fmnas {command}` writes the rest from the journal")
+            self._say(f"stopped before all was written: `fmnas {command}` writes the rest from the journal")
             raise
 
     def result(self, run: RunResult) -> ExperimentResult:
@@ -82,14 +83,14 @@ class Results(Observer):
         return ExperimentResult(run.status, run.reason, self._summary, self._report, store)
 
 
-def sync(directory: RunDirectory, screen: Screen) -> ExperimentResult:
+def sync(directory: RunDirectory, say: Callable[[str], None]) -> ExperimentResult:
     """Log to MLflow what it misses. Raises FmnasError while a driver works."""
     from fmnas.platform.experiment.configuration import require_tracking
 
     with driver_lock(directory, DriverWork.SYNC):
         state = read_state(directory)
         require_tracking(state.config.tracking, directory)
-        results = Results(directory, screen, flush_seconds=SYNC_SECONDS)
+        results = Results(directory, say, flush_seconds=SYNC_SECONDS)
         results.check(state.config)
         results.on_start(state, NoWorkers())
         status = Ending(state.ledger.status or Ending.INTERRUPTED)

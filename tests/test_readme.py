@@ -47,7 +47,7 @@ def test_its_own_optimizer_keeps_every_rule_of_the_check(
     (code,) = re.findall(r"`mine.py`:\n\n```python\n(.*?)```", README, flags=re.DOTALL)
     Path("mine.py").write_text(code)
     assert main(["check", "mine.py:Mine"]) == 0
-    assert capsys.readouterr().out.endswith("it keeps every rule\n")
+    assert "FAILS" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", blocks("yaml", README, EXPERIMENTS))

@@ -25,7 +25,7 @@ class CheckpointRow:
     values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
     mean, standard_error: over the repeats (ddof = 1); NaN when one has no value, the latter also with one repeat.
     low, high: 95% bootstrap interval of the mean. rank: mean over repeats of its rank within the repeat; ties share
-    their ranks; only over repeats in which every optimizer has a value, NaN if there are none.
+    their ranks; only over repeats in which every optimizer has a value; NaN without such repeats.
     """
 
     optimizer: str
@@ -118,7 +118,7 @@ def checkpoint_rows(values: Values) -> list[CheckpointRow]:
 
 
 def mean_ranks(values: Values) -> dict[str, float]:
-    """The mean rank of each optimizer over the repeats in which all have a value; empty if there are none."""
+    """The mean rank of each optimizer over the repeats in which all have a value; empty without such repeats."""
     known = [{repeat for repeat, value in mine.items() if np.isfinite(value)} for mine in values.values()]
     shared = sorted(set.intersection(*known)) if known else []
     if not shared:

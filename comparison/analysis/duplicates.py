@@ -36,7 +36,7 @@ def has_cell(columns: Iterable[str]) -> bool:
 
 
 def duplicates(configurations: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Duplicates:
-    """Count the duplicates, in the given order. Without a cell there are no isomorphic duplicates.
+    """Count the duplicates, in the given order. Only configurations with a cell have isomorphic duplicates.
 
     configurations: mappings with the same names, or a table with a column per name.
     Raises SpaceError for values that do not describe a cell.

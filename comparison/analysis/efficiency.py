@@ -67,13 +67,13 @@ def areas(curves: pd.DataFrame, end: float) -> list[Area]:
 
 
 def targets(curves: pd.DataFrame, last: Checkpoint) -> list[Target]:
-    """For every optimizer with a mean at the last checkpoint: when did each repeat of each reach that mean?"""
+    """Targets: each optimizer's mean at the last checkpoint. When did each repeat of each reach that mean?"""
     paths = _paths(curves, last.evaluations)
     return [
         Target(
             row.mean,
             f"{row.optimizer}'s mean at {last.share:.0%}",
-            tuple(_reached(other.optimizer, row.mean, paths) for other in last.rows),
+            tuple(_first_reached(other.optimizer, row.mean, paths) for other in last.rows),
         )
         for row in last.rows
         if not np.isnan(row.mean)
@@ -116,7 +116,7 @@ def _paths(curves: pd.DataFrame, end: float) -> list[_Path]:
     return paths
 
 
-def _reached(optimizer: str, target: float, paths: list[_Path]) -> Reached:
+def _first_reached(optimizer: str, target: float, paths: list[_Path]) -> Reached:
     values = {path.repeat: path.first_at(target) for path in paths if path.optimizer == optimizer}
     in_time = [value for value in values.values() if not np.isnan(value)]
     mean = float(np.mean(in_time)) if in_time else nan

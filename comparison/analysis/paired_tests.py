@@ -71,7 +71,7 @@ class Comparisons:
 
     @property
     def most_repeats(self) -> int:
-        """The most repeats of any pair: with fewer than two there is no test at all."""
+        """The most repeats of any pair: a test needs two."""
         return max((test.repeats for test in self.pairs), default=0)
 
 

@@ -132,7 +132,7 @@ def seed_columns(table: pd.DataFrame) -> list[str]:
 def reduced_settings(table: pd.DataFrame | None, full_training: Mapping[str, int]) -> list[str]:
     """The settings in which a retraining had less than the search's full trainings, e.g. ["epochs 1 of 3"].
 
-    table: that of `read_retrained`. full_training: epochs, images and seeds in the search, as far as they are known.
+    table: that of `read_retrained`. full_training: the known ones of epochs, images and seeds in the search.
     """
     if table is None or table.empty:
         return []

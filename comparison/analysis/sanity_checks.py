@@ -89,9 +89,9 @@ def find_slow_starts(trials: pd.DataFrame) -> "pd.Series[float]":
     extra: dict[Hashable, float] = {}
     for _, worked in timed.sort_values("started_at", kind="stable").groupby([SOURCE, "worker"], sort=False):
         first = worked.index[0]
-        others = worked.loc[worked["epochs"] == worked.loc[first, "epochs"], "train_seconds"].iloc[1:]
-        seconds, usual = float(worked.loc[first, "train_seconds"]), float(others.median())
-        if len(others) > 1 and seconds > SLOW_START * usual and seconds >= usual + SLOW_SECONDS:
+        same_epochs = worked.loc[worked["epochs"] == worked.loc[first, "epochs"], "train_seconds"].iloc[1:]
+        seconds, usual = float(worked.loc[first, "train_seconds"]), float(same_epochs.median())
+        if len(same_epochs) > 1 and seconds > SLOW_START * usual and seconds >= usual + SLOW_SECONDS:
             extra[first] = seconds - usual
     return pd.Series(extra, dtype="float64")
 

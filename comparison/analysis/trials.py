@@ -199,14 +199,14 @@ def _convert(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: A
         with suppress(ValueError, TypeError):  # the fast way; a wrong value is named below
             return column.astype(object).where(column != "", None).astype("float64")
 
-    def converted(value: Hashable) -> Any:
+    def parse(value: Hashable) -> Any:
         try:
             return convert(value)
         except (ValueError, TypeError, OverflowError) as error:
             message = f"{source}: column {column.name!r} holds {value!r}, which does not parse: {error}"
             raise ReportError(message) from error
 
-    return _map_distinct(column, converted, missing)
+    return _map_distinct(column, parse, missing)
 
 
 def _map_distinct(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any = None) -> "pd.Series[Any]":

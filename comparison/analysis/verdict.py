@@ -1,6 +1,6 @@
 """The result in words: which optimizer leads, and what the data can and cannot support.
 
-An optimizer is called better only if a test says so.
+An optimizer is called better only after a significant test.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def caution(table: FinalTable, tests: Comparisons, waiting: Sequence[str] = ()) 
     if sentences and tests.most_repeats > 1:
         sentences.append(OPTIONAL_STOPPING_NOTE)
     if all(isnan(row.best) for row in rows):
-        return " ".join([*sentences, "There is no full-fidelity result to compare."])
+        return " ".join([*sentences, "No full-fidelity result to compare yet."])
     if len(rows) == 1:
         return " ".join([*sentences, "There is only one optimizer: nothing to compare it with."])
     repeats = [{repeat for repeat, value in row.values.items() if isfinite(value)} for row in rows]
@@ -201,18 +201,19 @@ def _describe_tests(tests: Comparisons) -> str:
     if not better:
         return f"{ties}No test shows a difference. {ORDER_NOTE}"
     names = [(test.first, test.second) if test.verdict == FIRST else (test.second, test.first) for test in better]
-    found = [
+    differences = [
         f"{winner} is better than {loser} (p = {test.p_corrected:.2g})"
         for (winner, loser), test in zip(names, better, strict=True)
     ]
-    others = len(tests.pairs) - len(better)
-    rest = f" The other {'pair is' if others == 1 else f'{others} pairs are'} undecided." if others else ""
+    undecided = len(tests.pairs) - len(better)
+    pairs = "pair is" if undecided == 1 else f"{undecided} pairs are"
+    rest = f" The other {pairs} undecided." if undecided else ""
     holm = ", after Holm's correction" if len(tests.pairs) > 1 else ""
-    return f"{ties}By the tests{holm}: {'; '.join(found)}.{rest}"
+    return f"{ties}By the tests{holm}: {'; '.join(differences)}.{rest}"
 
 
 def _describe_ties(tests: Comparisons) -> str:
     """The pairs with too few repeats that differ, although all their repeats would be enough."""
     few = [test for test in tests.pairs if test.verdict == TOO_FEW and can_show(test.repeats, len(tests.pairs))]
     counts = "; ".join(f"{test.first} and {test.second} in {test.differing} of {test.repeats}" for test in few)
-    return f"Ties are no evidence, and leave too few repeats that differ: {counts}. " if few else ""
+    return f"Ties are not evidence, and leave too few repeats that differ: {counts}. " if few else ""

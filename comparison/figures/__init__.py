@@ -10,7 +10,7 @@ FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
     ("curves", anytime.drawings),
     ("result", intervals.final),
     ("statistics", intervals.differences),
-    ("retrained", intervals.retrained),
+    ("retrained", intervals.selection_bias),
     ("tradeoff", tradeoff.fronts),
     ("learning", tradeoff.learning),
     ("cells", cell.drawings),

@@ -5,7 +5,7 @@ the minimum of the objective is known, the regret is drawn. All panels have the 
 steps only, so a run of ten thousand trials takes no more space than one of a hundred.
 
 A mean needs every repeat: a line runs from where each repeat has an incumbent to where the first of them ends. On an
-axis of time a slow repeat may get its first result after a fast one has ended: then there is no line, and the caption
+axis of time a slow repeat may get its first result after a fast one has ended: then no line is drawn, and the caption
 gives the reason.
 """
 
@@ -52,7 +52,7 @@ TITLES = {
 }
 """Title of the panel of each currency; epochs are a second scale of evaluations."""
 BEST, REGRET = "The best objective so far", "The best objective so far minus the known minimum"
-BARS = "Bars: its 95% interval, or one standard error where there is none; bars beyond the axis are left out. "
+BARS = "Bars: its 95% interval, or else one standard error; bars beyond the axis are left out. "
 CAPTIONS = {
     "evaluations": "A marker: the final mean. Dotted: the budget. Short trainings cost their epochs and are never the "
     "best so far.",
@@ -71,7 +71,7 @@ VISIBLE_FROM = 0.2
 FINAL_SHARE, MAX_ZOOM = 0.25, 10.0
 """The final results, with bars, take this share of the y axis, unless it would be cut by more than this factor."""
 NEGLIGIBLE_SECONDS = 1.0
-"""There is no panel of training time if no run trained for longer."""
+"""A panel of training time needs a run that trained for longer."""
 Limits = tuple[float, float, bool]
 """Of the y axis: bottom, top, whether it is logarithmic."""
 
@@ -93,7 +93,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Content:
-    """What all panels are drawn from. curves: the incumbents, or regrets if `quantity` says so. lines: by axis."""
+    """What all panels are drawn from. curves: the incumbents, or regrets, by `quantity`. lines: by axis."""
 
     curves: pd.DataFrame
     quantity: str
@@ -130,7 +130,7 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: fl
 
     curves: those of `anytime_curves`. minimum: of the objective, where it is known.
     Lines: mean over repeats, from where every repeat has an incumbent to where the first of them ends, with a marker if
-    that is the final mean. Bars: the 95% interval, or one standard error where there is none.
+    that is the final mean. Bars: the 95% interval, or else one standard error.
     """
     return _draw_all(_content(curves, minimum), budget, title)
 
@@ -308,7 +308,7 @@ def _draw_lines(axes: "Axes", lines: list[_Line], limits: Limits | None, longest
 
 
 def _bar_ends(mine: pd.DataFrame, axis: str, at: list[float]) -> list[tuple[float, float]]:
-    """An optimizer's intervals at these points of an axis; mean plus and minus standard error where there is none."""
+    """An optimizer's intervals at these points of an axis; or else mean plus and minus standard error."""
     mean = mean_curve(mine, axis, at)
     low = mean["low"].fillna(mean["mean"] - mean["standard_error"])
     high = mean["high"].fillna(mean["mean"] + mean["standard_error"])

@@ -72,7 +72,7 @@ class Drawing:
 
 
 def new_figure(width: float, height: float, is_constrained: bool = True) -> "Figure":
-    """An empty figure, in inches. is_constrained: whether the layout makes room for what is at its edges."""
+    """An empty figure, in inches. is_constrained: whether the layout fits labels at the edges."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained" if is_constrained else None)
@@ -142,7 +142,7 @@ def set_name_ticks(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def limit_ticks(axes: "Axes", integers: bool = False) -> None:
-    """Limit the ticks of the x axis to what long numbers leave room for. integers: only at whole numbers."""
+    """Limit the ticks of the x axis so that long numbers do not overlap. integers: only at whole numbers."""
     axes.locator_params(axis="x", nbins=6, integer=integers)
 
 

@@ -38,8 +38,8 @@ def inline_svg(figure: "Figure", name: str, description: str, least: float = 0.0
     """The figure as an <svg> element for a page.
 
     Its ids are prefixed with `name`, so that two figures can share the page. It uses the page's colour variables and
-    fonts. description: for screen readers. least: the narrowest it gets, as a share of its own width (in CSS pixels per
-    point); below that it scrolls.
+    fonts. description: for screen readers. least: the narrowest it gets, as a share of its full width (in CSS pixels
+    per point); below that it scrolls.
     """
     fix_layout(figure)
     svg = _render(figure, name, "svg", text_as_text=True).decode()
@@ -108,7 +108,7 @@ def _without_layout_tables() -> Iterator[None]:
     """Drop the tables for kerning and ligatures from a PDF's fonts: PDF readers do not use them.
 
     matplotlib subsets a font for every PDF, and these tables take more than half of that time. It uses fontTools'
-    default options, for which there is no public setting.
+    default options, which have no public setting.
     """
     from fontTools.subset import Options
 

@@ -20,7 +20,7 @@ from fmnas.comparison.summary import Summary
 
 FINAL = (
     "Points: the final best objective of each repeat. Bar below: 95% bootstrap interval of the mean, or one standard "
-    "error where there is no interval; tick: the mean. Overlapping bars do not prove that there is no difference: the "
+    "error without an interval; tick: the mean. Overlapping bars do not prove equality: the "
     "repeats are paired."
 )
 DIFFERENCES = (
@@ -98,7 +98,7 @@ def differences(results: Results) -> Iterator[Drawing]:
     yield Drawing("differences", figure, f"{DIFFERENCES} {warning}".rstrip())
 
 
-def retrained(results: Results) -> Iterator[Drawing]:
+def selection_bias(results: Results) -> Iterator[Drawing]:
     """The selection bias of the best configurations' validation errors. None without a retraining.
 
     A line per retrained configuration, from the error that it was selected for (hollow) to its mean test error

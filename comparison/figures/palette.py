@@ -62,8 +62,8 @@ class Style:
 def styles(optimizers: Iterable[str]) -> dict[str, Style]:
     """A style per optimizer, in the order of the legend: those of FIXED first, then by name."""
     names = set(optimizers)
-    others = sorted(names - set(FIXED))
-    places = {name: i for i, name in enumerate((*FIXED, *others)) if name in names}
+    unfixed = sorted(names - set(FIXED))
+    places = {name: i for i, name in enumerate((*FIXED, *unfixed)) if name in names}
     return {
         name: Style(
             SERIES_COLOURS[i % len(SERIES_COLOURS)],

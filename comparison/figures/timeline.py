@@ -1,6 +1,6 @@
 """The worker timeline: a row per worker, a bar wherever it worked, in the colour of the optimizer it worked for.
 
-Bars that are too close to be told apart are merged.
+Bars that are too close to be distinguished are merged.
 """
 
 import re

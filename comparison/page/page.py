@@ -93,7 +93,7 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
         ("result", "Result", False, {"table": tables.results_by_repeat(summary)}),
         ("setup", "Setup", False, setup),
         ("statistics", "Pairwise tests", no_power, tests),
-        ("retrained", "Test errors of the retrained configurations", False, _retrained(summary, context)),
+        ("retrained", "Test errors of the retrained configurations", False, _retraining(summary, context)),
         ("tradeoff", "Error against FLOPs", False, {"table": tables.tradeoffs(summary)}),
         ("learning", "Learning curves of the best configurations", True, None),
         ("cells", best, False, {"found": _best_cells(summary, pictures.get("cells", ()))}),
@@ -168,7 +168,7 @@ def _tests(tests: Comparisons) -> Facts:
     }
 
 
-def _retrained(summary: Summary, context: ReportContext) -> Facts:
+def _retraining(summary: Summary, context: ReportContext) -> Facts:
     """The retrained configurations, and the settings in which the retraining had less than the search."""
     retrained = summary.retrained
     if retrained is None:
@@ -197,12 +197,12 @@ def _checkpoints(summary: Summary) -> Facts:
     points = summary.checkpoints
     return {
         "table": tables.checkpoints(summary),
-        "spent": ", ".join(map(_spent, points)),
+        "spent": ", ".join(map(_format_cost, points)),
         "warning": coverage_warning(*(len(row.values) for point in points[-1:] for row in point.rows)),
     }
 
 
-def _spent(point: Checkpoint) -> str:
+def _format_cost(point: Checkpoint) -> str:
     """A checkpoint in evaluations, and in whole epochs where these are not whole evaluations."""
     part = "" if point.evaluations == int(point.evaluations) else f" ({point.epochs} whole epochs)"
     return f"{point.share:.0%} = {format_count(point.evaluations)} evaluations{part}"

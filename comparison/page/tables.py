@@ -58,7 +58,7 @@ def build_table(
 
 
 def results_table(summary: Summary) -> Table:
-    """The final table; without the column of errors if there are none."""
+    """The final table; the column of errors only with values."""
     return Table(FINAL_HEADER, tuple(final_rows(summary))).without_empty_columns({*FINAL_HEADER} - {"its error"})
 
 
@@ -233,7 +233,7 @@ def incidents(summary: Summary) -> Table:
 
 
 def configurations(summary: Summary) -> Table:
-    """A column per optimizer, a row per variable; without rows if there is no full result."""
+    """A column per optimizer, a row per variable; rows only with a full result."""
     best = {name: row.best_configuration for name, row in summary.optimizers.items() if row.best_configuration}
     places = (summary.optimizers[name].found_in.removeprefix(f"{name}/") for name in best)
     variables = dict.fromkeys(variable for configuration in best.values() for variable in configuration)

@@ -16,7 +16,7 @@ import logging
 
 from rich.console import Console
 
-from fmnas.platform.display.console import say as print_line
+from fmnas.platform.display.console import print_line
 from fmnas.platform.errors import ConfigError
 
 LIVE, LINES, JSON, QUIET = "live", "lines", "json", "quiet"

@@ -1,355 +1,253 @@
-"""What is told while an experiment runs, or its best configurations are trained again, in words and in facts.
+"""Progress of an experiment or a retraining while it runs: an observer with a live table, log lines or JSON lines."""
 
-The facts of an event beside `event` and `at`, as `--progress json` gives them. Of an experiment:
-
-| event | facts |
-|---|---|
-| begun | name, problem, runs, workers, and the budget's |
-| started | run, trial, attempt, origin, epochs, worker, and the budget's |
-| ended | run, trial, status, objective, error, diverged, reason, incumbent, run_epochs, and the budget's |
-| lost | run, trial, attempt, worker, reason, and the budget's: a worker is gone, its trial may be repeated |
-| said | text |
-
-The budget's: spent_epochs, budget_epochs, spent_share, seconds_left (None while unknown), workers_busy, workers.
-Objectives, errors and incumbents are None where there are none. Of a retraining:
-
-| event | facts |
-|---|---|
-| begun | name, epochs, images, seeds, runs, and how it stands |
-| started | run, trial, attempt, worker, and how it stands |
-| ended | run, trial, selected_error, test_error, and how it stands |
-| failed, lost | run, trial, attempt, worker, reason, and how it stands; who is lost may be repeated |
-| said | text |
-
-How it stands: done, of, seconds_left (None while unknown), workers_busy, workers.
-"""
-
+import logging
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from fmnas.platform.config.schema import IN_PROCESS
-from fmnas.platform.display.console import plain_table
-from fmnas.platform.display.modes import Happening, Screen, as_reached, as_time, spent_of, time_left
-from fmnas.platform.display.runs_table import Doing, RunRow, RunsTable, as_number
+from fmnas.platform.display.formatting import (
+    Activity,
+    budget_fields,
+    estimate_eta,
+    format_duration,
+    format_progress,
+    format_value,
+)
+from fmnas.platform.display.log import LIVE, make_logger
 from fmnas.platform.experiment.events import (
-    DriverWork,
+    Asked,
+    Cancelled,
     Event,
+    Failed,
+    Finished,
     Lost,
     Retrained,
     RetrainingBegun,
     RetrainingFailed,
     RetrainingStarted,
     Started,
+    event_to_dict,
 )
-from fmnas.platform.experiment.ledger import RunProgress, settings_of
 from fmnas.platform.experiment.observer import Observer, PoolStatus, mean_epochs_done
-from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.experiment.trial_result import Job, TrialResult
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.problems import display_name
 from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces import Trial
-from fmnas.search_spaces.records import FINISHED, MODEL, WARM_START
+from fmnas.search_spaces.records import FINISHED, WARM_START
 
-Reached = Callable[[], Mapping[tuple[str, int], int]]
-"""(run, trial) -> the epoch that it has reached, of those in flight as far as it is known."""
+if TYPE_CHECKING:
+    from fmnas.platform.experiment.state import ExperimentState
 
-
-class JobProgress(ABC):
-    """What is told of jobs, whatever they are for.
-
-    workers: tells how many there are. reached: how far the jobs are. elapsed: monotonic seconds.
-    """
-
-    def __init__(
-        self, screen: Screen, workers: Callable[[], int], reached: Reached, elapsed: Callable[[], float]
-    ) -> None:
-        self._screen, self._workers, self._reached, self._elapsed = screen, workers, reached, elapsed
-        self._flying: dict[tuple[str, int], tuple[float, int]] = {}  # (run, trial) -> since when, for how many epochs
-        self._begun = elapsed()
-
-    def lost(self, job: Job, worker: str, reason: str) -> None:
-        """A worker is gone with its job, which may be repeated."""
-        self._gone("lost", "was lost with", job, worker, reason)
-
-    @abstractmethod
-    def started(self, job: Job, worker: str) -> None:
-        """A worker has begun a job."""
-
-    @abstractmethod
-    def _standing(self) -> dict[str, Any]:
-        """The facts of how it stands."""
-
-    def _start(self, job: Job, facts: Mapping[str, Any], line: str = "") -> None:
-        """A live table shows it anyway."""
-        self._flying[job.run, job.trial.id] = self._elapsed(), job.trial.epochs
-        self._screen.tell(Happening("started", {**_job(job), **facts, **self._standing()}, line, shown_live=False))
-
-    def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
-        self._flying.pop((job.run, job.trial.id), None)
-        line = f"{short_worker_name(worker)} {what} trial {job.trial.id} of {job.run}: {reason}"
-        self._tell(event, {**_job(job), "worker": worker, "reason": reason}, line, bad=True)
-
-    def _tell(self, event: str, facts: Mapping[str, Any], line: str = "", bad: bool = False) -> None:
-        self._screen.tell(Happening(event, {**facts, **self._standing()}, line, bad))
-
-    def _time_left(self, runs: Sequence[tuple[float, float]]) -> float | None:
-        """As `time_left`, of what was done and what is ahead, at the pace of this session."""
-        return time_left(runs, self._elapsed() - self._begun)
-
-    def _crew(self, left: float | None) -> dict[str, Any]:
-        """The facts that all have. left: seconds."""
-        rounded = None if left is None else round(left, 1)
-        return {"seconds_left": rounded, "workers_busy": len(self._flying), "workers": self._workers()}
-
-    def _foot(self) -> str:
-        """How it stands, below a table."""
-        told = self._standing()
-        spent = f", {told['spent_share']:.0%} of all budgets spent" if "spent_share" in told else ""
-        return f"{told['workers_busy']} of {told['workers']} workers busy{spent}, {as_time(told['seconds_left'])} left"
-
-    def _training(self, run: str) -> dict[int, str]:
-        """Trial -> how far it is, of the run's in flight."""
-        now, reached = self._elapsed(), self._reached()
-        return {
-            trial: as_reached(reached.get((name, trial)), epochs, now - since)
-            for (name, trial), (since, epochs) in list(self._flying.items())
-            if name == run
-        }
+MAX_LISTED_TRIALS = 4
+"""Running trials that a row of the table lists."""
+Key = tuple[str, int]
+"""Run and trial id."""
 
 
-class ExperimentProgress(JobProgress):
-    """Tells a screen of an experiment."""
+@dataclass(frozen=True)
+class _Row:
+    """A run: work done, total work, work still expected (epochs, or 1 retraining), and its incumbent or test error."""
 
-    def __init__(
-        self,
-        screen: Screen,
-        state: ExperimentState,
-        workers: Callable[[], int] = lambda: 1,
-        elapsed: Callable[[], float] = time.monotonic,
-        reached: Reached = dict,
-    ) -> None:
-        super().__init__(screen, workers, reached, elapsed)
-        self._state, self._suggesting = state, ""
-        self._before = {run.name: run.budget.spent for run in state.ledger.runs.values()}
-        config = state.experiment.config
-        self._tell("begun", {"name": config.name, "problem": config.problem, "runs": list(state.ledger.runs)})
-        screen.show(self._table)
-
-    def suggesting(self, run: str) -> None:
-        """Its optimizer is thinking about the next trial; "" when it is done."""
-        self._suggesting = run
-
-    def started(self, job: Job, worker: str) -> None:
-        """With where it is from, and its epochs; a line where that is not over at once."""
-        trial, again = job.trial, f", attempt {job.attempt}" if job.attempt > 1 else ""
-        takes_long = self._state.experiment.config.workers.kind != IN_PROCESS
-        on = short_worker_name(worker)
-        line = f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {on}"
-        facts = {"origin": trial.origin, "epochs": trial.epochs, "worker": worker}
-        self._start(job, facts, line if takes_long else "")
-
-    def ended(self, outcome: TrialResult) -> None:
-        """Run, trial, objective, incumbent, budget. What an earlier experiment evaluated says nothing of the pace."""
-        self._flying.pop((outcome.run, outcome.trial.id), None)
-        if outcome.trial.origin == WARM_START:
-            self._before[outcome.run] += outcome.trial.epochs
-        run, evaluation = self._state.ledger.runs[outcome.run], outcome.evaluation
-        facts = {
-            "run": outcome.run,
-            "trial": outcome.trial.id,
-            "status": outcome.status,
-            "objective": outcome.objective,
-            "error": outcome.error,
-            "diverged": bool(evaluation and evaluation.diverged),
-            "reason": outcome.reason,
-            "incumbent": run.incumbent,
-            "run_epochs": run.budget.spent,
-        }
-        self._tell("ended", facts, _ended_line(run, outcome), bad=outcome.status != FINISHED)
-
-    def say(self, text: str) -> None:
-        """As it is."""
-        self._screen.say(text)
-
-    def _standing(self) -> dict[str, Any]:
-        runs = self._state.ledger.runs.values()
-        return {**spent_of(runs), **self._crew(self._left(*runs))}
-
-    def _left(self, *runs: RunProgress) -> float | None:
-        """Seconds until these runs have spent their budgets, or what they will spend of them."""
-        return self._time_left([(run.budget.spent - self._before[run.name], run.epochs_left) for run in runs])
-
-    def _table(self) -> RenderableType:
-        config, full = self._state.experiment.config, self._state.experiment.epochs
-        rows = [
-            RunRow(
-                run.name,
-                run.optimizer,
-                run.budget.spent,
-                run.budget.epochs,
-                full,
-                run.incumbent,
-                *self._doing(run),
-                self._left(run),
-            )
-            for run in self._state.ledger.runs.values()
-        ]
-        what = f"{config.name}: {display_name(config.problem)}, {config.budget.evaluations} evaluations each"
-        return RunsTable(f"{what}; lower is better", rows, self._foot())
-
-    def _doing(self, run: RunProgress) -> tuple[Doing, str]:
-        """And in words, with the trials that train."""
-        trials = [f"{trial} ({reached})" for trial, reached in self._training(run.name).items()]
-        if run.name == self._suggesting:
-            doing = Doing.SUGGESTING
-        elif trials:
-            return Doing.TRAINING, f"{Doing.TRAINING} {', '.join(trials[:4])}"
-        else:
-            doing = Doing.DONE if run.is_done else Doing.WAITING
-        return doing, doing
-
-
-def _job(job: Job) -> dict[str, Any]:
-    return {"run": job.run, "trial": job.trial.id, "attempt": job.attempt}
-
-
-def _ended_line(run: RunProgress, outcome: TrialResult) -> str:
-    evaluation, trial = outcome.evaluation, outcome.trial
-    value = as_number(evaluation.objective) if evaluation else f"{outcome.status}: {outcome.reason}"
-    flag = " diverged" if evaluation and evaluation.diverged else ""
-    return (
-        f"{run.name}  trial {trial.id} ({trial.origin}, {trial.epochs} ep)  "
-        f"{value}{flag}  best {as_number(run.incumbent)}  epochs {run.budget.spent}/{run.budget.epochs}"
-    )
-
-
-class RetrainingProgress(JobProgress):
-    """Tells a screen of a retraining."""
-
-    def __init__(
-        self,
-        screen: Screen,
-        state: ExperimentState,
-        begun: RetrainingBegun,
-        workers: Callable[[], int],
-        elapsed: Callable[[], float] = time.monotonic,
-        reached: Reached = dict,
-    ) -> None:
-        super().__init__(screen, workers, reached, elapsed)
-        self._ledger, self._chosen = state.ledger, state.ledger.incumbents()
-        self._before = len(state.ledger.current_retrained())
-        what = {"name": state.config.name, "epochs": begun.epochs, "images": begun.images, "seeds": begun.seeds}
-        line = (
-            f"{state.config.name}: {len(begun.runs)} of {len(self._chosen)} best configurations to retrain, "
-            f"{settings_of(begun)}"
-        )
-        self._tell("begun", {**what, "runs": [outcome.run for outcome in self._chosen]}, line)
-        screen.show(self._table)
-
-    def started(self, job: Job, worker: str) -> None:
-        """For programs alone."""
-        self._start(job, {"worker": worker})
-
-    def ended(self, event: Retrained) -> None:
-        """What was chosen by, and what came out."""
-        self._flying.pop((event.run, event.trial_id), None)
-        best, error = self._ledger.runs[event.run].best, _test_error(event)
-        selected = best.error if best else None
-        facts = {"run": event.run, "trial": event.trial_id, "selected_error": selected, "test_error": error}
-        line = (
-            f"{event.run}  trial {event.trial_id}  validation error of the search {as_number(selected)}  "
-            f"test error {as_number(error)}  {len(self._ledger.current_retrained())} of {len(self._chosen)}"
-        )
-        self._tell("ended", facts, line)
-
-    def failed(self, job: Job, worker: str, reason: str) -> None:
-        """It is given up."""
-        self._gone("failed", "failed at", job, worker, reason)
-
-    def _standing(self) -> dict[str, Any]:
-        done, of = len(self._ledger.current_retrained()), len(self._chosen)
-        return {"done": done, "of": of, **self._crew(self._time_left([(done - self._before, of - done)]))}
-
-    def _table(self) -> RenderableType:
-        table = plain_table(("run", "trial", "validation error", "test error", "now"), {"run", "now"})
-        retrained = self._ledger.current_retrained()
-        for outcome in self._chosen:
-            row, reached = retrained.get(outcome.run), self._training(outcome.run).get(outcome.trial.id)
-            doing = Doing.WAITING if reached is None else f"{Doing.TRAINING} ({reached})"
-            error, test = as_number(outcome.error), as_number(_test_error(row) if row else None)
-            table.add_row(outcome.run, str(outcome.trial.id), error, test, Doing.DONE if row else doing)
-        return Group(table, Text(self._foot()))
-
-
-def _test_error(event: Retrained) -> float:
-    return sum(event.errors) / len(event.errors)
+    run: str
+    done: int
+    total: int
+    left: int
+    value: float | None
 
 
 class Progress(Observer):
-    """Follows an experiment, or a retraining, on a screen."""
+    """Reports everything that happens in one of PROGRESS_MODES. elapsed: monotonic seconds."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._experiment: ExperimentProgress | None = None
-        self._retraining: RetrainingProgress | None = None
+    def __init__(self, mode: str, console: Console, elapsed: Callable[[], float] = time.monotonic) -> None:
+        self._logger, self._elapsed = make_logger(mode, console), elapsed
+        self._table_console = console if mode == LIVE else None
+        self._live: Live | None = None
+        self._running: dict[Key, tuple[float, int]] = {}  # since when, and epochs of the trial
+        self._trials: dict[Key, Trial] = {}  # suggested and not ended
+        self._suggesting = ""
+        self._retraining: RetrainingBegun | None = None
+        self._test_errors: dict[str, float] = {}
 
-    def on_start(self, state: ExperimentState, pool: PoolStatus) -> None:
-        """Show the experiment, unless its incumbents are about to be retrained."""
-        self._state, self._pool = state, pool
-        if not state.ledger.drivers or state.ledger.drivers[-1].work != DriverWork.RETRAINING:
-            seeds = state.experiment.problem.seeds
-            self._experiment = ExperimentProgress(
-                self._screen, state, lambda: pool.size, reached=lambda: mean_epochs_done(pool, seeds)
-            )
-
-    def on_event(self, event: Event, result: TrialResult | None) -> None:
-        """Show a start or an end."""
-        match event:
-            case RetrainingBegun():
-                pool = self._pool
-                reached = partial(mean_epochs_done, pool, event.seeds)
-                self._retraining = RetrainingProgress(
-                    self._screen, self._state, event, lambda: pool.size, reached=reached
-                )
-            case Started() if self._experiment:
-                trial = self._state.ledger.pending[event.run, event.trial_id].trial
-                self._experiment.started(Job(event.run, trial, event.attempt), event.worker)
-            case Lost() | RetrainingFailed():
-                self._lost(event)
-            case RetrainingStarted() if self._retraining:
-                self._retraining.started(self._job(event), event.worker)
-            case Retrained() if self._retraining:
-                self._retraining.ended(event)
-        if result is not None and self._experiment:
-            self._experiment.ended(result)
+    def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
+        """Show the table, and report that work begins."""
+        self._state, self._pool, self._started_at = state, pool, self._elapsed()
+        self._done_before = {run.name: run.budget.spent for run in state.ledger.runs.values()}
+        self._trials |= {key: pending.trial for key, pending in state.ledger.pending.items()}
+        config = state.config
+        facts = {"name": config.name, "problem": config.problem, "runs": list(state.ledger.runs)}
+        self._log("start", facts, level=logging.DEBUG)
+        if self._table_console is not None:
+            self._live = Live(get_renderable=self.render, console=self._table_console, transient=True)
+            self._live.start()
 
     def on_suggesting(self, run: str) -> None:
-        """Show whose optimizer is busy."""
-        if self._experiment:
-            self._experiment.suggesting(run)
+        """Remember which optimizer is busy."""
+        self._suggesting = run
 
     def on_message(self, text: str) -> None:
-        """Print a line."""
-        self._screen.say(text)
+        """Report a line for the user."""
+        self._logger.info("%s", text)
 
     def on_end(self, status: str, reason: str) -> None:
-        """Leave the screen as it was."""
-        self._screen.close()
+        """Remove the table."""
+        self.close()
 
-    def _job(self, event: RetrainingStarted | RetrainingFailed | Lost) -> Job:
-        begun = self._state.ledger.retraining
-        trial = Trial(event.trial_id, {}, begun.epochs if begun else 1, MODEL)
-        return Job(event.run, trial, event.attempt)
+    def close(self) -> None:
+        """Remove the table, if there is one."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
-    def _lost(self, event: RetrainingFailed | Lost) -> None:
-        progress = self._retraining or self._experiment
-        if isinstance(event, RetrainingFailed) and event.final and self._retraining:
-            self._retraining.failed(self._job(event), event.worker, event.reason)
-        elif progress:
-            progress.lost(self._job(event), event.worker, event.reason)
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
+        """Report the start and the end of every trial and retraining."""
+        match event:
+            case Asked():
+                self._trials[event.run, event.trial.id] = event.trial
+            case Started():
+                self._on_trial_started(event)
+            case Finished() | Failed() | Lost(final=True) if result is not None:
+                self._on_result(event, result)
+            case Lost() | RetrainingFailed():
+                self._on_failure(event)
+            case Cancelled():
+                self._running.pop((event.run, event.trial_id), None)
+                self._log_event(event, level=logging.DEBUG)
+            case RetrainingBegun():
+                self._retraining = event
+                line = f"retraining {len(event.runs)} incumbents: epochs = {event.epochs}, images = {event.images}"
+                self._log_event(event, f"{line}, seeds = {event.seeds}")
+            case RetrainingStarted() if self._retraining:
+                self._running[event.run, event.trial_id] = self._elapsed(), self._retraining.epochs
+                self._log_event(event, level=logging.DEBUG)
+            case Retrained():
+                self._on_retrained(event)
+
+    def _on_trial_started(self, event: Started) -> None:
+        trial = self._trials[event.run, event.trial_id]
+        self._running[event.run, trial.id] = self._elapsed(), trial.epochs
+        attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
+        is_short = self._state.config.workers.kind == IN_PROCESS
+        line = f"{_trial_text(event.run, trial, attempt)}  starts on {short_worker_name(event.worker)}"
+        self._log_event(event, line, logging.DEBUG if is_short else logging.INFO)
+
+    def _on_result(self, event: Finished | Failed | Lost, result: TrialResult) -> None:
+        key = result.run, result.trial.id
+        self._trials.pop(key, None)
+        self._running.pop(key, None)
+        if result.trial.origin == WARM_START:  # it took no time
+            self._done_before[result.run] += result.trial.epochs
+        run, evaluation = self._state.ledger.runs[result.run], result.evaluation
+        value = format_value(evaluation.objective) if evaluation else f"{result.status}: {result.reason}"
+        diverged = "  diverged" if evaluation and evaluation.diverged else ""
+        line = (
+            f"{_trial_text(run.name, result.trial)}  {value}{diverged}  best {format_value(run.incumbent)}  "
+            f"epochs {run.budget.spent}/{run.budget.epochs}"
+        )
+        level = logging.INFO if result.status == FINISHED else logging.WARNING
+        facts = {"incumbent": run.incumbent, "run_epochs": run.budget.spent}
+        self._log_event(event, line, level, facts)
+
+    def _on_failure(self, event: Lost | RetrainingFailed) -> None:
+        self._running.pop((event.run, event.trial_id), None)
+        what = "failed" if isinstance(event, RetrainingFailed) else "lost"
+        line = f"{event.run}  trial {event.trial_id}  {what} on {short_worker_name(event.worker)}: {event.reason}"
+        self._log_event(event, line, logging.WARNING)
+
+    def _on_retrained(self, event: Retrained) -> None:
+        self._running.pop((event.run, event.trial_id), None)
+        self._test_errors[event.run] = sum(event.errors) / len(event.errors)
+        best = self._state.ledger.runs[event.run].best
+        line = (
+            f"{event.run}  trial {event.trial_id}  validation error {format_value(best.error if best else None)}  "
+            f"test error {format_value(self._test_errors[event.run])}"
+        )
+        self._log_event(event, line)
+
+    def _log_event(
+        self, event: Event, line: str = "", level: int = logging.INFO, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        data = event_to_dict(event)
+        self._log(data.pop("event"), {**data, **(facts or {})}, line, level)
+
+    def _log(self, event: str, facts: Mapping[str, Any], line: str = "", level: int = logging.INFO) -> None:
+        self._logger.log(level, "%s", line, extra={"event": event, "facts": {**facts, **self.status_fields()}})
+
+    def status_fields(self) -> dict[str, Any]:
+        """Return the fields of every JSON event: budget spent or retrainings done, time left, and workers."""
+        rows = self._rows()
+        done, total = sum(row.done for row in rows), sum(row.total for row in rows)
+        work = {"done": done, "of": total} if self._retraining else budget_fields(self._state.ledger.runs.values())
+        eta = self._eta(rows)
+        return {
+            **work,
+            "seconds_left": None if eta is None else round(eta, 1),
+            "workers_busy": len(self._running),
+            "workers": self._pool.size,
+        }
+
+    def _rows(self) -> list[_Row]:
+        if self._retraining:
+            errors = self._test_errors
+            return [
+                _Row(run, int(run in errors), 1, int(run not in errors), errors.get(run))
+                for run in self._retraining.runs
+            ]
+        return [
+            _Row(run.name, run.budget.spent, run.budget.epochs, run.epochs_left, run.incumbent)
+            for run in self._state.ledger.runs.values()
+        ]
+
+    def _eta(self, rows: Sequence[_Row]) -> float | None:
+        before = {} if self._retraining else self._done_before
+        work = [(row.done - before.get(row.run, 0), row.left) for row in rows]
+        return estimate_eta(work, self._elapsed() - self._started_at)
+
+    def render(self) -> RenderableType:
+        """Return the table: a row per run, cut to the width of the terminal."""
+        config, fields, rows = self._state.config, self.status_fields(), self._rows()
+        header = Text(
+            f"{config.name}: {display_name(config.problem)}, lower is better; {fields['workers_busy']} of "
+            f"{fields['workers']} workers busy, {format_duration(fields['seconds_left'])} left"
+        )
+        value = "test error" if self._retraining else "best"
+        table = Table(box=None, pad_edge=False)
+        for name in ("run", "", "done" if self._retraining else "epochs", value, "now", "left"):
+            is_text = name in ("run", "now")
+            table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
+        for row in rows:
+            table.add_row(
+                Text(row.run, no_wrap=True, overflow="ellipsis"),
+                ProgressBar(total=row.total, completed=row.done, width=12),
+                f"{row.done}/{row.total}",
+                format_value(row.value),
+                Text(self._activity(row), no_wrap=True, overflow="ellipsis"),
+                format_duration(self._eta([row])),
+            )
+        return Group(header, table)
+
+    def _activity(self, row: _Row) -> str:
+        if row.run == self._suggesting:
+            return Activity.SUGGESTING
+        now, trainings = self._elapsed(), self._retraining.seeds if self._retraining else None
+        n_trainings = self._state.experiment.problem.seeds if trainings is None else trainings
+        epochs_done = mean_epochs_done(self._pool, n_trainings)
+        trials = [
+            f"{key[1]} ({format_progress(epochs_done.get(key), epochs, now - since)})"
+            for key, (since, epochs) in list(self._running.items())
+            if key[0] == row.run
+        ]
+        if trials:
+            return f"{Activity.TRAINING} {', '.join(trials[:MAX_LISTED_TRIALS])}"
+        return Activity.WAITING if row.left else Activity.DONE
+
+
+def _trial_text(run: str, trial: Trial, attempt: str = "") -> str:
+    return f"{run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{attempt})"

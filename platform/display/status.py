@@ -1,53 +1,57 @@
-"""How an experiment stands, from its journal and its lock alone: nothing is written, no optimizer is built.
+"""The status of an experiment, from its journal and driver.json alone: nothing is written, no optimizer is built.
 
-The facts, as `fmnas status DIR --json` gives them:
+`fmnas status DIR --json` prints these facts:
 
 | fact | meaning |
 |---|---|
 | directory, name, problem | of the experiment |
-| state | starting, working, retraining, syncing; or how the last driver left: finished, interrupted, failed, killed |
-| driver | host, pid, since; None where none is at work |
-| again | the command that goes on with it; None while a driver works, where all is done, and where no command can: \
-a function that `minimize` was given is not in the run directory |
+| state | starting, working, retraining, syncing; or how the last driver ended: finished, interrupted, failed, crashed |
+| driver | host, pid, since; None if no driver is at work |
+| resume_command | the command that resumes; None if a driver works, if nothing is left, and for `minimize` |
 | spent_epochs, budget_epochs, spent_share | of all runs together |
 | seconds_left | at the pace of this driver; None while unknown |
-| workers_busy, workers | the former None while retraining, the latter where no driver is at work |
-| runs | of each: run, trials (ended), unfinished (how many of them without a result), spent_epochs, budget_epochs, \
-evaluations, incumbent (trial, objective, error; or None), running (of each trial: trial, origin, epochs, epoch, \
-attempt, worker, seconds) |
-| events | the last of the journal: at, event, run, trial, text |
-| retrained | how many of the runs' best were retrained |
+| workers_busy, workers | None while retraining, and if no driver is at work |
+| runs | of each: run, trials (ended), without_result (number of those), spent_epochs, budget_epochs, evaluations, \
+incumbent (trial, objective, error; or None), running (of each trial: trial, origin, epochs, epoch, attempt, worker, \
+seconds) |
+| events | the last ones of the journal: at, event, run, trial, worker, text |
+| retrained | number of current incumbents that were retrained |
 
-Times are seconds since the epoch, `seconds` and `seconds_left` are seconds. `epochs` is how many epochs a trial has,
-`epoch` how many its trainings have done on average, as the driver noted it last; None while that is unknown. A trial
-that no driver works on is not running.
+Times are seconds since the epoch, durations are seconds. `epoch`: epochs done, averaged over the trainings of a trial,
+as the driver noted last; None while unknown. A trial that no driver works on is not running.
 """
 
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fmnas.platform.display.console import plain_table, say
-from fmnas.platform.display.modes import as_reached, as_time, spent_of, time_left
-from fmnas.platform.display.runs_table import Doing, as_number
-from fmnas.platform.display.summary import called
+from fmnas.platform.display.console import print_line
+from fmnas.platform.display.formatting import (
+    Activity,
+    budget_fields,
+    estimate_eta,
+    format_duration,
+    format_progress,
+    format_value,
+    plain_table,
+)
+from fmnas.platform.display.summary import program_name
 from fmnas.platform.errors import Ending, legible
 from fmnas.platform.experiment.comparability import format_extension
 from fmnas.platform.experiment.events import (
+    EVENT_NAMES,
     Asked,
+    Begun,
     DriverStarted,
     DriverWork,
-    Ended,
     Event,
-    Failed,
-    RetrainingBegun,
-    event_to_dict,
+    Extended,
+    Finished,
 )
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, PendingTrial, RunProgress, fold
@@ -58,191 +62,157 @@ from fmnas.platform.registry import IN_MEMORY, split_reference
 from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces.records import CHARGED, WARM_START
 
-SHOWN_EVENTS = 8
-_OF_DRIVERS = {"driver_started": "began", "ended": "left"}
-"""What these records mean to a person."""
+N_EVENTS = 8
+WORKING = "working"
+STATES: Mapping[str, str] = {
+    DriverWork.EXPERIMENT: WORKING,
+    DriverWork.RETRAINING: "retraining",
+    DriverWork.SYNC: "syncing",
+}
 
 
-def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, Any]:
-    """The facts. now: seconds since the epoch. Raises RunDirectoryError for what is no run directory, or is damaged."""
+def collect_status(directory: RunDirectory, now: float | None = None) -> dict[str, Any]:
+    """Return the facts. now: seconds since the epoch. Raises RunDirectoryError for an invalid or damaged directory."""
     now = time.time() if now is None else now
-    directory.check_present()
-    driver = read_driver(directory)
-    noted = driver or {}
-    events = read_events(directory)
+    events, driver = read_events(directory), read_driver(directory)
     ledger = fold(events)
-    config = ledger.config
     state = _state(driver, ledger.status)
-    begun = float(noted["since"]) if state == "working" and noted.get("since") is not None else None
-    running = [] if begun is None else list(ledger.running(begun))
-    reached = {(run, trial): epoch for run, trial, epoch in noted.get("epochs_done", ())}
-    begun_by_fmnas = (
-        split_reference(config["problem"])[0] != IN_MEMORY
-    )  # only `minimize` can go on with what it was given
-    over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
-    again = None if over else f"{called()} {directory.command('resume')}"
+    since = float(driver["since"]) if driver and state == WORKING else None
+    running = [] if since is None else list(ledger.running(since))
+    epochs_done = {(run, trial): epoch for run, trial, epoch in (driver or {}).get("epochs_done", ())}
+    trials = [(run, _trial(pending, epochs_done.get((run, pending.trial.id)), now)) for run, pending in running]
+    is_in_memory = split_reference(ledger.config["problem"])[0] == IN_MEMORY  # only `minimize` has the function
+    is_over = driver is not None or state == Ending.FINISHED or is_in_memory
     return {
         "directory": str(directory.root),
-        "name": config["name"],
-        "problem": config["problem"],
+        "name": ledger.config["name"],
+        "problem": ledger.config["problem"],
         "state": state,
-        "driver": _driver(driver),
-        "again": again,
-        **spent_of(ledger.runs.values()),
-        "seconds_left": None if begun is None else _left(ledger, begun, now),
-        "workers_busy": len(running) if state != "retraining" else None,
-        "workers": noted.get("workers"),
+        "driver": {key: driver.get(key) for key in ("host", "pid", "since")} if driver else None,
+        "resume_command": None if is_over else f"{program_name()} {directory.command('resume')}",
+        **budget_fields(ledger.runs.values()),
+        "seconds_left": None if since is None else _seconds_left(ledger, since, now),
+        "workers_busy": None if state == STATES[DriverWork.RETRAINING] else len(running),
+        "workers": (driver or {}).get("workers"),
         "runs": [
-            {
-                **_run(account, ledger.full_epochs),
-                "running": [
-                    _trial(each, reached.get((run, each.trial.id)), now) for run, each in running if run == name
-                ],
-            }
-            for name, account in ledger.runs.items()
+            {**_run(run, ledger.full_epochs), "running": [trial for name, trial in trials if name == run.name]}
+            for run in ledger.runs.values()
         ],
-        "events": [_event(event) for event in _last(events)],
+        "events": [_event(event) for event in _shown_events(events)],
         "retrained": len(ledger.current_retrained()),
     }
 
 
-def _last(events: Sequence[Event]) -> Sequence[Event]:
-    """The last that tell of something."""
-    told = [
-        event
-        for event in events[1:]
-        if not isinstance(event, Asked | RetrainingBegun)
-        and (not isinstance(event, DriverStarted) or event.work == DriverWork.EXPERIMENT)
-    ]
-    return told[-SHOWN_EVENTS:]
+def _state(driver: Mapping[str, Any] | None, status: str) -> str:
+    if driver is None:
+        return status or "crashed"
+    has_begun = "workers" in driver or driver.get("work") == DriverWork.SYNC
+    return STATES.get(str(driver.get("work")), "starting") if has_begun else "starting"
 
 
-def _left(ledger: Ledger, since: float, now: float) -> float | None:
-    """Seconds to the end of all budgets, at the pace since then."""
+def _seconds_left(ledger: Ledger, since: float, now: float) -> float | None:
+    """Return the seconds to the end of all budgets, at the pace since then."""
     done = Counter[str]()
-    for outcome in ledger.results:
-        if outcome.status in CHARGED and outcome.trial.origin != WARM_START and outcome.finished_at >= since:
-            done[outcome.run] += outcome.trial.epochs
-    runs = [(done[name], each.epochs_left) for name, each in ledger.runs.items()]
-    seconds = time_left(runs, now - since)
-    return None if seconds is None else round(seconds, 1)
+    for result in ledger.results:
+        if result.status in CHARGED and result.trial.origin != WARM_START and result.finished_at >= since:
+            done[result.run] += result.trial.epochs
+    eta = estimate_eta([(done[name], run.epochs_left) for name, run in ledger.runs.items()], now - since)
+    return None if eta is None else round(eta, 1)
 
 
-def _run(account: RunProgress, full: int) -> dict[str, Any]:
-    """What one run has come to."""
-    spent, best = account.budget.spent, account.best
+def _run(run: RunProgress, full_epochs: int) -> dict[str, Any]:
+    spent, best = run.budget.spent, run.best
     return {
-        "run": account.name,
-        "trials": account.ended,
-        "unfinished": account.without_result,
+        "run": run.name,
+        "trials": run.ended,
+        "without_result": run.without_result,
         "spent_epochs": spent,
-        "budget_epochs": account.budget.epochs,
-        "evaluations": spent / full,
+        "budget_epochs": run.budget.epochs,
+        "evaluations": spent / full_epochs,
         "incumbent": {"trial": best.trial.id, "objective": best.objective, "error": best.error} if best else None,
     }
 
 
-def _trial(opened: PendingTrial, epoch: int | None, now: float) -> dict[str, Any]:
-    """One that is running."""
+def _trial(pending: PendingTrial, epoch: int | None, now: float) -> dict[str, Any]:
     return {
-        "trial": opened.trial.id,
-        "origin": opened.trial.origin,
-        "epochs": opened.trial.epochs,
+        "trial": pending.trial.id,
+        "origin": pending.trial.origin,
+        "epochs": pending.trial.epochs,
         "epoch": epoch,
-        "attempt": opened.attempt,
-        "worker": opened.worker,
-        "seconds": round(max(0.0, now - opened.started_at), 1),
+        "attempt": pending.attempt,
+        "worker": pending.worker,
+        "seconds": round(max(0.0, now - pending.started_at), 1),
     }
 
 
-def _state(driver: Mapping[str, Any] | None, ended: str) -> str:
-    if driver is None:
-        return ended or "killed"
-    if driver.get("workers") is None and driver.get("work") != DriverWork.SYNC:
-        return "starting"
-    names: Mapping[str, str] = {
-        DriverWork.EXPERIMENT: "working",
-        DriverWork.RETRAINING: "retraining",
-        DriverWork.SYNC: "syncing",
-    }
-    return names.get(str(driver.get("work")), "starting")
-
-
-def _driver(driver: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if driver is None else {key: driver.get(key) for key in ("host", "pid", "since")}
+def _shown_events(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the last events, without suggestions and without the drivers of other work than the experiment."""
+    shown = [event for event in events if not isinstance(event, Asked | Begun)]
+    shown = [event for event in shown if not isinstance(event, DriverStarted) or event.work == DriverWork.EXPERIMENT]
+    return shown[-N_EVENTS:]
 
 
 def _event(event: Event) -> dict[str, Any]:
-    data = event_to_dict(event)
-    evaluation = data.get("evaluation")
-    objective = f"objective {as_number(evaluation['objective'])}" if evaluation else ""
-    ended = isinstance(event, Ended)
-    words = [data[key] for key in (("status", "reason") if ended else ("reason",)) if data.get(key)]
-    text = objective or legible(": ".join(words) or format_extension(data.get("changes", {}))) or data.get("work", "")
-    name = data.get("status") if isinstance(event, Failed) else data["event"]
-    return {
-        **{key: data.get(key) for key in ("at", "run", "worker")},
-        "event": name,
-        "trial": data.get("trial_id"),
-        "text": text,
-    }
+    match event:
+        case Finished():
+            text = f"objective {format_value(event.evaluation.objective)}"
+        case Extended():
+            text = format_extension(event.changes)
+        case DriverStarted():
+            text = event.work
+        case _:
+            parts = (getattr(event, "status", ""), legible(getattr(event, "reason", "")))
+            text = ": ".join(part for part in parts if part)
+    keys = {"run": "run", "trial": "trial_id", "worker": "worker"}
+    fields = {key: getattr(event, name, None) for key, name in keys.items()}
+    return {"at": event.at, "event": EVENT_NAMES[type(event)], **fields, "text": text}
 
 
 def print_status(facts: Mapping[str, Any], console: Console) -> None:
-    """The same for a person."""
-    tell = partial(say, console)
-    tell(f"{facts['name']} ({display_name(facts['problem'])}) in {facts['directory']}: {_in_words(facts)}")
-    console.print(_table(facts), markup=False)
-    workers = "" if facts["workers"] is None else f" of {facts['workers']}"
-    tell(
+    """Print the facts for the user."""
+    driver, workers = facts["driver"], "" if facts["workers"] is None else f" of {facts['workers']}"
+    process = f", process {driver['pid']} on {driver['host']}" if driver else ""
+    title = f"{facts['name']} ({display_name(facts['problem'])}) in {facts['directory']}: {facts['state']}{process}"
+    print_line(console, title)
+    console.print(_table(facts))
+    print_line(
+        console,
         f"{facts['spent_share']:.0%} of all budgets spent ({facts['spent_epochs']}/{facts['budget_epochs']} epochs), "
         f"{'-' if facts['workers_busy'] is None else facts['workers_busy']}{workers} workers busy, "
-        f"{as_time(facts['seconds_left'])} left"
+        f"{format_duration(facts['seconds_left'])} left",
     )
     for event in facts["events"]:
-        when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
-        happened = _OF_DRIVERS.get(event["event"], event["event"])
-        trial = f"{event['run']}, trial {event['trial']}" if event["run"] else "the driver"
+        at = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
+        trial = f"  {event['run']}, trial {event['trial']}" if event["run"] else ""
         worker = f" on {short_worker_name(event['worker'])}" if event["worker"] else ""
-        tell(f"  {when}  {trial} {happened}{worker}{': ' if event['text'] else ''}{event['text']}")
+        text = f": {event['text']}" if event["text"] else ""
+        print_line(console, f"  {at}  {event['event'].replace('_', ' ')}{trial}{worker}{text}")
     if facts["retrained"]:
-        tell(f"retrained: the best of {facts['retrained']} of {len(facts['runs'])} runs")
-    if facts["again"]:
-        tell(f"go on with     {facts['again']}")
-
-
-def _in_words(facts: Mapping[str, Any]) -> str:
-    driver = facts["driver"]
-    if driver is None:
-        return {"killed": "its driver died without a word"}.get(facts["state"], facts["state"])
-    return f"{facts['state']}, process {driver['pid']} on {driver['host']}"
+        print_line(console, f"retrained: the incumbents of {facts['retrained']} of {len(facts['runs'])} runs")
+    if facts["resume_command"]:
+        print_line(console, f"resume with     {facts['resume_command']}")
 
 
 def _table(facts: Mapping[str, Any]) -> Table:
-    table = plain_table(("run", "incumbent", "trial", "trials", "epochs", "", "now"), {"run", "now"})
+    rows = []
     for run in facts["runs"]:
-        best = run["incumbent"]
-        trials = f"{run['trials']} ({run['unfinished']} without a result)" if run["unfinished"] else str(run["trials"])
-        table.add_row(
-            run["run"],
-            as_number(best["objective"] if best else None),
-            str(best["trial"]) if best else "-",
-            trials,
-            f"{run['spent_epochs']}/{run['budget_epochs']}",
-            f"{run['spent_epochs'] / run['budget_epochs']:.0%}",
-            _doing(run, facts["state"]),
-        )
-    return table
+        best, trials = run["incumbent"], str(run["trials"])
+        if run["without_result"]:
+            trials += f" ({run['without_result']} without a result)"
+        objective, trial = (format_value(best["objective"]), str(best["trial"])) if best else ("-", "-")
+        epochs = f"{run['spent_epochs']}/{run['budget_epochs']}"
+        rows.append((run["run"], objective, trial, trials, epochs, _activity(run, facts["state"])))
+    return plain_table(("run", "incumbent", "trial", "trials", "epochs", "now"), rows, {"run", "now"})
 
 
-def _doing(run: Mapping[str, Any], state: str) -> str:
-    """What a run does now: its trials, or what the live table of its driver calls it without any."""
+def _activity(run: Mapping[str, Any], state: str) -> str:
+    """Return what a run does now: its running trials, or the word of the live table."""
     if run["spent_epochs"] >= run["budget_epochs"]:
-        return Doing.DONE
-    if state == "working" and not run["running"]:
-        return Doing.WAITING
+        return Activity.DONE
+    if state == WORKING and not run["running"]:
+        return Activity.WAITING
     return ", ".join(
-        f"trial {each['trial']} on {short_worker_name(each['worker'])} "
-        f"({as_reached(each['epoch'], each['epochs'], each['seconds'])})"
-        for each in run["running"]
+        f"trial {trial['trial']} on {short_worker_name(trial['worker'])} "
+        f"({format_progress(trial['epoch'], trial['epochs'], trial['seconds'])})"
+        for trial in run["running"]
     )

@@ -1,21 +1,6 @@
-"""How the end of a run, resume or retrain is told: the table and where everything is, or one JSON object.
+"""The end of `run`, `resume`, `extend` and `retrain`: the final table and the paths of the results, or a JSON line."""
 
-The facts of `--progress json`'s last line, whose event is `ending`:
-
-| fact | meaning |
-|---|---|
-| status | finished, interrupted, failed or "wrong input"; exit_code is the process's |
-| reason | why it failed; else empty |
-| run_directory, page | where the results are |
-| again | the command that goes on with it; None where it is finished |
-| headline, caution | what the table shows, and what it does not |
-| optimizers | name -> mean, standard_error, best, repeats; the lowest mean first |
-| mlflow | store, written, present, missed, reason, remark: what to know of how the store was found |
-
-A run that was broken off before it could write its results lacks what comes after `again`; one that had not begun,
-run_directory and page, too.
-"""
-
+import logging
 import os
 import shlex
 import shutil
@@ -23,24 +8,26 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from fmnas.platform.config.uri import redact
-from fmnas.platform.display.console import complain, print_summary, say
-from fmnas.platform.display.modes import JSON, QUIET, Happening, JsonScreen
+from fmnas.platform.display.console import print_error, print_line
+from fmnas.platform.display.formatting import plain_table
+from fmnas.platform.display.log import JSON, QUIET, make_logger
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from fmnas.comparison.analysis.retrained import Retrained
     from fmnas.comparison.summary import Summary
     from fmnas.platform.mlflow.sync import TrackingReport
 
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """How it ended, and why it failed if it did; the summary; the tracking and its store."""
+    """How a driver ended, why it failed if it did, the summary, and what MLflow has. store: its URI for messages."""
 
     ending: Ending
     reason: str
@@ -50,95 +37,129 @@ class ExperimentResult:
 
 
 @dataclass(frozen=True)
-class Teller:
-    """Tells of an ending.
+class ResultPrinter:
+    """Prints the end of a command. mode: one of PROGRESS_MODES. directory: None while it is not known.
 
-    mode: one of the screen's. directory: None while it is not known. again: the command, without `fmnas`, that goes on
-    with it. file: where JSON goes; standard output if None.
+    resume_command: the arguments of `fmnas` that continue the experiment.
     """
 
     mode: str
     console: Console
     directory: RunDirectory | None = None
-    again: str = ""
-    file: TextIO | None = None
+    resume_command: str = ""
 
-    def tell(self, result: ExperimentResult) -> int:
-        """Everything about it; returns the exit code."""
-        assert self.directory is not None
-        facts = _results(result) if self.mode == JSON else {}
+    def print_result(self, result: ExperimentResult) -> int:
+        """Print the results; return the exit code."""
         if self.mode != JSON:
             print_summary(result.summary, self.console)
-            if self.mode != QUIET:
-                self._print_places(result, self.directory)
-            self._print_missed(result, self.directory)
+            for what, text in self._paths(result).items() if self.mode != QUIET else ():
+                print_line(self.console, f"{what:<15} {text}")
+            self._print_unsynced(result.tracking)
         if result.ending == Ending.FAILED:
-            complain(f"the experiment failed: {result.reason}")
-        return self._end(result.ending, facts)
+            print_error(f"the experiment failed: {result.reason}")
+        facts = _result_fields(result) if self.mode == JSON else {}
+        return self._print_end(result.ending, {"reason": result.reason, **facts})
 
-    def failed(self, error: ExperimentFailed) -> int:
-        """It could not be brought to an end, or its results not be written; returns the exit code."""
+    def print_failure(self, error: ExperimentFailed) -> int:
+        """Print why the experiment cannot continue, or its results not be written; return the exit code."""
         reason = redact(str(error))
-        complain(f"the experiment failed: {reason}")
-        return self._end(Ending.FAILED, {"reason": reason})
+        print_error(f"the experiment failed: {reason}")
+        return self._print_end(Ending.FAILED, {"reason": reason})
 
-    def interrupted(self) -> int:
-        """It was broken off before it could write its results; returns the exit code."""
-        return self._end(Ending.INTERRUPTED, {})
+    def print_interrupted(self) -> int:
+        """Print that the command was interrupted before it wrote its results; return the exit code."""
+        return self._print_end(Ending.INTERRUPTED, {})
 
-    def _end(self, ending: Ending, facts: Mapping[str, Any]) -> int:
-        """The command that goes on with it, unless it is finished or had not begun; returns the exit code."""
-        begun = self.directory if self.directory and self.directory.journal.exists() else None
-        again = f"{called()} {self.again}" if begun and ending != Ending.FINISHED else None
+    def _print_end(self, ending: Ending, facts: Mapping[str, Any]) -> int:
+        directory = self.directory if self.directory and self.directory.journal.exists() else None
+        is_resumable = directory is not None and ending != Ending.FINISHED
+        command = f"{program_name()} {self.resume_command}" if is_resumable else None
         if self.mode == JSON:
-            where = {"run_directory": str(begun.root), "page": str(begun.page)} if begun else {}
-            tell_ending(ending, ending.exit_code, {**where, "again": again, **facts}, self.file)
-        elif again:
-            stopped = "interrupted; " if ending == Ending.INTERRUPTED else ""
-            say(self.console, f"{stopped}resume with     {again}")
+            paths = {"run_directory": str(directory.root), "page": str(directory.page)} if directory else {}
+            log_end(self.console, ending, ending.exit_code, {**paths, "resume_command": command, **facts})
+        elif command:
+            interrupted = "interrupted; " if ending == Ending.INTERRUPTED else ""
+            print_line(self.console, f"{interrupted}resume with     {command}")
         return ending.exit_code
 
-    def _print_places(self, result: ExperimentResult, directory: RunDirectory) -> None:
-        places = {"run directory": str(directory.root), "page": str(directory.page)}
+    def _paths(self, result: ExperimentResult) -> dict[str, str]:
+        assert self.directory is not None
+        paths = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
         if result.tracking.store_experiment or result.tracking.missed:
-            places |= {"MLflow store": result.store, "open it with": f"{called()} {directory.command('ui')}"}
-        for what, place in places.items():
-            say(self.console, f"{what:<15} {place}")
+            paths |= {"MLflow store": result.store, "open it with": f"{program_name()} {self.directory.command('ui')}"}
+        return paths
 
-    def _print_missed(self, result: ExperimentResult, directory: RunDirectory) -> None:
-        tracking = result.tracking
+    def _print_unsynced(self, tracking: "TrackingReport") -> None:
+        assert self.directory is not None
         if tracking.remark:
-            say(self.console, tracking.remark)
+            print_line(self.console, tracking.remark)
         if tracking.missed or tracking.reason:
-            what = f"{tracking.missed} trial(s)" if tracking.missed else "the results at the end"
-            say(
-                self.console,
-                f"MLflow missed {what} ({tracking.reason}); the run directory has them: "
-                f"`{called()} {directory.command('sync')}` sends them",
-            )
+            what = f"{tracking.missed} trial(s)" if tracking.missed else "the final results"
+            sync = f"{program_name()} {self.directory.command('sync')}"
+            print_line(self.console, f"MLflow lacks {what} ({tracking.reason}); to log them: `{sync}`")
 
 
-def tell_ending(status: str, code: int, facts: Mapping[str, Any], file: TextIO | None = None) -> None:
-    """The last line of `--progress json`. facts: the others, and the reason where there is one. file: as JsonScreen."""
-    JsonScreen(file).tell(Happening("ending", {"status": status, "reason": "", "exit_code": code, **facts}))
+def log_end(console: Console, status: str, code: int, facts: Mapping[str, Any]) -> None:
+    """Print the last line of --progress json."""
+    fields = {"status": status, "reason": "", "exit_code": int(code), **facts}
+    make_logger(JSON, console).log(logging.INFO, "", extra={"event": "end", "facts": fields})
 
 
-def called() -> str:
-    """How to call this command again: by its path where `fmnas` would not find it, as outside a virtual environment."""
+def program_name() -> str:
+    """Return how to call this program again: its path if `fmnas` would not find it, e.g. outside its environment."""
     program = sys.argv[0]
     if Path(program).name != "fmnas" or os.path.realpath(shutil.which("fmnas") or "") == os.path.realpath(program):
         return "fmnas"
     return shlex.quote(program)
 
 
-def _results(result: ExperimentResult) -> dict[str, Any]:
-    shown = ("mean", "standard_error", "best", "repeats")
+def print_summary(summary: "Summary", console: Console) -> None:
+    """Print the final table, its headline and caution, and the table of retrained incumbents if there are any."""
+    from fmnas.comparison.page.tables import results_table
+
+    table = results_table(summary)
+    console.print()
+    console.print(plain_table(table.header, table.rows, {"optimizer"}))
+    console.print()
+    print_line(console, summary.headline)
+    print_line(console, summary.caution, "dim")
+    console.print()
+    if summary.retrained:
+        _print_retrained(summary.retrained, console)
+
+
+def _print_retrained(retrained: "Retrained", console: Console) -> None:
+    from fmnas.comparison.analysis.formatting import format_interval, format_number
+
+    settings = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
+    settings = f"with different {', '.join(retrained.differ)}" if retrained.differ else settings
+    print_line(console, f"Retrained incumbents ({settings}):")
+    means = []
+    for row in retrained.means:
+        errors = (
+            format_number(row.selected_error),
+            format_number(row.error),
+            format_number(row.standard_error, digits=2),
+        )
+        means.append((row.optimizer, *errors, format_interval(row.low, row.high)))
+    header = ("optimizer", "validation error", "test error", "standard error", "95% interval")
+    console.print(plain_table(header, means, {"optimizer"}))
+    pairs = []
+    for pair in retrained.tests.pairs:
+        numbers = format_number(pair.difference, digits=2), format_number(pair.p_corrected, digits=2)
+        pairs.append((f"{pair.first} - {pair.second}", *numbers, pair.verdict))
+    if pairs:
+        columns = ("test errors", "difference", "p corrected", "verdict")
+        console.print(plain_table(columns, pairs, {"test errors", "verdict"}))
+    console.print()
+
+
+def _result_fields(result: ExperimentResult) -> dict[str, Any]:
     rows = result.summary.to_json()["optimizers"].items()
-    sent = ("written", "present", "missed", "reason", "remark")
+    sync_fields = ("written", "present", "missed", "reason", "remark")
     return {
-        "reason": result.reason,
         "headline": result.summary.headline,
         "caution": result.summary.caution,
-        "optimizers": {name: {key: row[key] for key in shown} for name, row in rows},
-        "mlflow": {"store": result.store, **{name: getattr(result.tracking, name) for name in sent}},
+        "optimizers": {name: {k: row[k] for k in ("mean", "standard_error", "best", "repeats")} for name, row in rows},
+        "mlflow": {"store": result.store, **{name: getattr(result.tracking, name) for name in sync_fields}},
     }

@@ -1,7 +1,7 @@
-"""What should be known before an experiment begins: what it costs, and what in it will not do what it is for.
+"""What a user should know before an experiment begins: its cost, and weaknesses of its design.
 
-It costs trainings and epochs and, by a measurement, hours on this machine. Nothing that is remarked is wrong input: it
-says what to change, as an override of `fmnas run`.
+The cost is in trainings and epochs and, if measured, in hours on this machine. A warning is not an error: it says what
+to change, as an override of `fmnas run`.
 """
 
 import math
@@ -25,12 +25,12 @@ from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
 
 TIMED, TRIED = 3, 10
-"""How many random configurations are timed, and at most tried: some problems cannot evaluate every one."""
+"""Number of random configurations to time, and to try at most, as some evaluations may fail."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of all runs together. trainings: of an evaluation's seeds each; epochs: of one training, times their number."""
+    """Cost of all runs together. trainings: one per evaluation and seed. epochs: of all trainings."""
 
     runs: int
     evaluations: int
@@ -43,7 +43,7 @@ class Cost:
 
 
 def cost_of(config: Config) -> Cost:
-    """What the budget comes to when all of it is spent."""
+    """Return the cost of the whole budget."""
     runs = len(config.optimizers) * config.repeats
     evaluations = runs * config.budget.evaluations
     trainings = evaluations * max(1, problem(config.problem, config.problem_settings).seeds)
@@ -51,7 +51,7 @@ def cost_of(config: Config) -> Cost:
 
 
 def warm_start_cost_note(config: Config) -> list[str]:
-    """A word on the trials of that budget that are known before: how many they are, their run directories tell."""
+    """Return a note if some trials of the budget come from warm starts, which are not trained again."""
     labels = [entry.label for entry in config.optimizers if entry.warm_start is not None]
     if not labels:
         return []
@@ -60,12 +60,11 @@ def warm_start_cost_note(config: Config) -> list[str]:
 
 
 def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
-    """How long that would take on this machine, in words.
+    """Return an estimate of the runtime on this machine, as text.
 
-    It is the median of TIMED random configurations, evaluated for one epoch each, one after the other, as one of the
-    workers would. Configurations differ by several times, an optimizer may prefer dear ones, and suggestions are not in
-    it. Those that fail are told of, and others tried. Raises what the problem's data and the making of its trainer
-    raise.
+    The estimate is the median over TIMED random configurations, evaluated for one epoch each. Costs of configurations
+    differ several times, an optimizer may prefer expensive ones, and suggestions are not included. Failures are
+    reported, and other configurations tried. Raises whatever the problem's data and trainer raise.
     """
     workers = _workers(config)
     if not workers:
@@ -99,7 +98,7 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
 
 
 def _workers(config: Config) -> int:
-    """How many would train at once here; 0 where not even one fits."""
+    """Return how many workers fit on this machine; 0 if not even one does."""
     workers, gpus = config.workers, 0
     if workers.gpus:
         import torch
@@ -112,7 +111,7 @@ def _workers(config: Config) -> int:
 
 
 def design_warnings(config: Config) -> list[str]:
-    """A line each; none for most configurations that can answer which optimizer is better."""
+    """Return one warning per weakness of the design; none for most configurations."""
     found = _of_repeats(config)
     dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
     for i, entry in enumerate(config.optimizers):
@@ -124,7 +123,7 @@ def design_warnings(config: Config) -> list[str]:
 
 
 def _of_repeats(config: Config) -> list[str]:
-    """Whether the paired tests can show anything."""
+    """Return a warning if the paired tests cannot become significant."""
     count, repeats = len(config.optimizers), config.repeats
     pairs = math.comb(count, 2) if config.hypotheses == ALL_PAIRS else count - 1
     needed = repeats_needed(pairs) if pairs else 0

@@ -75,14 +75,15 @@ def run_experiment(
                 plan = plan_retraining(retrain, directory, now(), observers.on_message)
         observers.check(plan.state.config)
         pool: Any = NoWorkers()
+        data = None
         if plan.make_source is not None:
             data = plan.load_data()
             pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))
-            if is_new:
-                directory.create()
-                stack.enter_context(driver_lock(directory, DriverWork.EXPERIMENT))
-                directory.check_absent()  # another process may have begun an experiment meanwhile
-            save_inputs(plan.state.experiment, data, directory, _changes_config(plan))
+        if is_new:
+            directory.create()
+            stack.enter_context(driver_lock(directory, DriverWork.EXPERIMENT))
+            directory.check_absent()  # another process may have begun an experiment meanwhile
+        save_inputs(plan.state.experiment, data, directory, _changes_config(plan))
         return _drive(plan, directory, pool, context, observers)
 
 

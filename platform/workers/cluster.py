@@ -50,7 +50,9 @@ def _start_local_cluster() -> Any:
     loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     directory = session_directory()
     with _environment({**access, **loopback}):  # only Ray's processes inherit it
-        ray = _import_ray(enable_cluster=False)
+        ray = _import_ray()
+        constants = ray._private.ray_constants
+        constants.ENABLE_RAY_CLUSTER = False  # what Ray reads of `loopback` when it is imported, perhaps earlier
         try:
             # Without an address, Ray would join a cluster of `ray start` or RAY_ADDRESS.
             ray.init(address="local", _temp_dir=str(directory), **_LOCAL_OPTIONS, **_OPTIONS)
@@ -61,12 +63,14 @@ def _start_local_cluster() -> Any:
                 f"{directory}/session_latest/logs. Check that /dev/shm and /tmp have space and try again, or use a "
                 "running cluster with --address"
             ) from None
+        finally:
+            constants.ENABLE_RAY_CLUSTER = True
     return ray
 
 
 def _connect_to_cluster(address: str) -> Any:
     _check_port(address)
-    ray = _import_ray(enable_cluster=True)
+    ray = _import_ray()
     try:
         ray.init(address=address, **_OPTIONS)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
@@ -74,7 +78,7 @@ def _connect_to_cluster(address: str) -> Any:
     return ray
 
 
-def _import_ray(enable_cluster: bool) -> Any:
+def _import_ray() -> Any:
     """Import Ray and make it read the environment again, which it otherwise reads once per process.
 
     Ray has no documented way for that. Without it, only the first kind of cluster of a process could be used, and none
@@ -83,7 +87,6 @@ def _import_ray(enable_cluster: bool) -> Any:
     import ray
 
     with suppress(AttributeError):
-        ray._private.ray_constants.ENABLE_RAY_CLUSTER = enable_cluster
         ray._private.worker._worker_logs_enabled = False  # else it prints long messages about dead workers to stdout
         ray._raylet.Config.initialize("")
         ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
@@ -226,7 +229,7 @@ def _ratio(available: float, required: float) -> int:
 
 
 def max_workers(nodes: Iterable[Mapping[str, float]], count: int | str, cpus: float, gpus: float, wanted: int) -> int:
-    """Return how many workers there may be. count: a number, or "auto" for as many as the runs can use (`wanted`).
+    """Return how many workers there may be. count: a number, or "auto" for `wanted`, the number that the runs can use.
 
     Raises ClusterError if none or fewer than `count` fit.
     """

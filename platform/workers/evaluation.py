@@ -45,7 +45,7 @@ class Evaluator:
         interrupt: bool = False,
         on_error: Callable[[Exception], None] = lambda error: None,
     ) -> Evaluation | FailedEvaluation:
-        """Return the validated evaluation, or why there is none. It raises the BreakOff of a check but PastDeadline.
+        """Return the validated evaluation, or why it failed. It raises every BreakOff but PastDeadline.
 
         report: called after each epoch of each training, with the sum of epochs over all trainings.
         check: raises a BreakOff once the trial must end; a trainer that takes `stop` then ends by itself.

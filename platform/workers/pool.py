@@ -54,7 +54,7 @@ class Pool(Protocol):
         ...
 
     def next_event(self, timeout: float) -> Event | None:
-        """Return the next event, or None if there is none within `timeout` seconds."""
+        """Return the next event, or None after `timeout` seconds without one."""
         ...
 
     def progress(self) -> Mapping[tuple[str, int], int]:

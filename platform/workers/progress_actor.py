@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
+JobKey = tuple[str, int]
+"""The run and the trial of a job."""
+
 REPORT_SECONDS = 1.0
 """How often a worker reports at most; its first report comes after as long."""
 
@@ -16,22 +19,22 @@ POLL_SECONDS = 2.0
 
 
 class ProgressBoard:
-    """The state of the actor: job number -> epochs done."""
+    """The state of the actor: (run, trial) -> epochs done."""
 
     def __init__(self) -> None:
-        self._epochs: dict[int, int] = {}
+        self._epochs: dict[JobKey, int] = {}
 
-    def write(self, job: int, epochs: int) -> None:
+    def write(self, job: JobKey, epochs: int) -> None:
         """Replace the epochs of a job."""
         self._epochs[job] = epochs
 
-    def read(self, jobs: Collection[int]) -> dict[int, int]:
+    def read(self, jobs: Collection[JobKey]) -> dict[JobKey, int]:
         """Return the epochs of these jobs and forget the others."""
         self._epochs = {job: epochs for job, epochs in self._epochs.items() if job in jobs}
         return self._epochs
 
 
-def progress_reporter(actor: Any, job: int) -> Callable[[int], None]:
+def progress_reporter(actor: Any, job: JobKey) -> Callable[[int], None]:
     """Return a callback that reports a job's epochs to the actor."""
     due = time.monotonic() + REPORT_SECONDS
 
@@ -49,7 +52,7 @@ def progress_reporter(actor: Any, job: int) -> Callable[[int], None]:
 class ProgressReader:
     """Starts the actor on the driver's node and polls it; Ray ends the actor when no handle to it is left.
 
-    epochs: job number -> epochs done, as of the last answer.
+    epochs: (run, trial) -> epochs done, as of the last answer.
     """
 
     def __init__(self, ray: Any) -> None:
@@ -57,12 +60,12 @@ class ProgressReader:
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self.actor = ray.remote(ProgressBoard).options(num_cpus=0, scheduling_strategy=here).remote()
-        self.epochs: Mapping[int, int] = {}
+        self.epochs: Mapping[JobKey, int] = {}
         self._ray = ray
         self._answer: Any = None
         self._due = time.monotonic() + POLL_SECONDS
 
-    def poll(self, jobs: Collection[int]) -> None:
+    def poll(self, jobs: Collection[JobKey]) -> None:
         """Take the answer if there is one; else ask about the jobs if it is time."""
         if self._answer is not None:
             if self._ray.wait([self._answer], num_returns=1, timeout=0.0)[0]:

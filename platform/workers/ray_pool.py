@@ -1,4 +1,4 @@
-"""The pool on Ray: actors that evaluate one trial at a time, as many as fit on the live nodes."""
+"""The pool on Ray: actors that evaluate one trial at a time; their number follows the live nodes."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cluster import LocalCluster, live_nodes, workers_that_fit
 from fmnas.platform.workers.pool import Event, FailedEvaluation, timed_out
-from fmnas.platform.workers.progress_actor import ProgressReader
+from fmnas.platform.workers.progress_actor import JobKey, ProgressReader
 from fmnas.platform.workers.ray_worker import (
     NODE,
     PLACE,
@@ -53,16 +53,20 @@ class _Actor:
 
 @dataclass(frozen=True)
 class _RunningJob:
-    """A job, its number, and when its worker is killed, in monotonic seconds."""
+    """A job, its worker, and when the worker is killed, in monotonic seconds."""
 
     job: Job
-    number: int
     actor: _Actor
     deadline: float
 
+    @property
+    def key(self) -> JobKey:
+        """(run, trial)."""
+        return self.job.run, self.job.trial.id
+
 
 class RayPool:
-    """Up to `max_workers` actors on the connected cluster, as many as fit on its live nodes.
+    """Up to `max_workers` actors on the connected cluster, if they fit on its live nodes.
 
     Ray restarts no actor and retries no method, which would hide losses from the journal: a worker that died, or whose
     device failed (CUDA errors last until the process ends), is reported as lost and replaced. Only ready workers get
@@ -86,7 +90,7 @@ class RayPool:
     ) -> None:
         self._ray, self._workers, self._max_workers = ray, workers, max_workers
         self._seconds, self._notify, self._local = trial_seconds, notify, local
-        self._progress, self._jobs, self._versions = ProgressReader(ray), 0, versions()
+        self._progress, self._versions = ProgressReader(ray), versions()
         self._actor_class = ray.remote(Worker).options(
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
         )
@@ -113,9 +117,8 @@ class RayPool:
     def submit(self, job: Job) -> str:
         """Give the job to an idle worker and return its name."""
         actor = self._idle.pop(0)
-        self._jobs += 1
-        future = actor.handle.evaluate.remote(job.trial, self._seconds, self._jobs)
-        self._busy[future] = _RunningJob(job, self._jobs, actor, time.monotonic() + self._seconds + GRACE_SECONDS)
+        running = _RunningJob(job, actor, time.monotonic() + self._seconds + GRACE_SECONDS)
+        self._busy[actor.handle.evaluate.remote(job.trial, self._seconds, running.key)] = running
         return actor.full_name
 
     def next_event(self, timeout: float) -> Event | None:
@@ -123,7 +126,7 @@ class RayPool:
         now = time.monotonic()
         if now >= self._resized_at + NODES_SECONDS:
             self._resize()
-        self._progress.poll([running.number for running in self._busy.values()])
+        self._progress.poll([running.key for running in self._busy.values()])
         if self._idle and not self._busy:
             timeout = 0.0  # no event can come
         futures = [*self._busy, *self._starting]
@@ -141,11 +144,11 @@ class RayPool:
             return self._finish(overdue, timed_out(self._seconds), is_gone=True)
         return None
 
-    def progress(self) -> Mapping[tuple[str, int], int]:
+    def progress(self) -> Mapping[JobKey, int]:
         """See Pool; as of the last poll."""
         epochs = self._progress.epochs
-        jobs = [(running.job, running.number) for running in tuple(self._busy.values())]
-        return {(job.run, job.trial.id): epochs[number] for job, number in jobs if number in epochs}
+        keys = [running.key for running in tuple(self._busy.values())]
+        return {key: epochs[key] for key in keys if key in epochs}
 
     def close(self) -> None:
         """Kill every worker."""
@@ -161,7 +164,7 @@ class RayPool:
         return [*tuple(self._starting.values()), *self._idle, *(running.actor for running in busy)]
 
     def _resize(self) -> None:
-        """Start and kill workers so that there are as many as fit on the live nodes."""
+        """Start and kill workers so that all that fit on the live nodes exist."""
         self._resized_at = time.monotonic()
         self._check_local_cluster()
         nodes = live_nodes(self._ray)

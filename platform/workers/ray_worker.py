@@ -14,7 +14,7 @@ from fmnas.platform.registry import SourceFile, load_source
 from fmnas.platform.workers.cancellation import deadline
 from fmnas.platform.workers.evaluation import Evaluator, warm_up_torch
 from fmnas.platform.workers.pool import FailedEvaluation
-from fmnas.platform.workers.progress_actor import progress_reporter
+from fmnas.platform.workers.progress_actor import JobKey, progress_reporter
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.allocator import release_gpu_cache, tune_malloc
@@ -64,8 +64,8 @@ class Worker:
 
         return {**versions(), PLACE: self._place, NODE: ray.get_runtime_context().get_node_id()}
 
-    def evaluate(self, trial: Trial, seconds: float, job: int) -> Evaluation | FailedEvaluation:
-        """Return the evaluation, or why there is none. seconds: deadline. job: its number in reports of progress.
+    def evaluate(self, trial: Trial, seconds: float, job: JobKey) -> Evaluation | FailedEvaluation:
+        """Return the evaluation, or why it failed. seconds: deadline. job: its key in reports of progress.
 
         At the deadline `stop` tells the trainer to end; the pool kills the worker if it does not. No exception leaves,
         as pickle may fail for it. Memory of a failed job is released for the next one and others on the same GPU.
@@ -90,11 +90,11 @@ def versions() -> dict[str, str]:
 def version_error(worker: Any, own: Mapping[str, str]) -> str:
     """Return why a worker must not serve a driver with versions `own`; empty if it may."""
     info = worker if isinstance(worker, dict) else {}
-    found = info.get(FMNAS, "an unknown older version")
-    if found == own[FMNAS]:
+    version = info.get(FMNAS, "of an unknown older version")
+    if version == own[FMNAS]:
         return ""
     return (
-        f"{info.get(PLACE, 'a node')} has fmnas {found}, the driver has {own[FMNAS]}; their results must not be mixed. "
+        f"{info.get(PLACE, 'a node')} has fmnas {version}, the driver has {own[FMNAS]}; do not mix their results. "
         f"Install fmnas {own[FMNAS]} on every node, restart Ray there, and resume"
     )
 

@@ -100,7 +100,7 @@ def add_statistics(summary: Summary) -> Summary:
         tests=paired_tests(first, second),
         targets=(Target(0.0751, f"{first}'s mean at 100%", reached),),
         sanity_checks=sanity_checks(first, second),
-        retrained=retrained(first, second),
+        retrained=make_retrained(first, second),
         tradeoff=tuple(Tradeoff(name, 0.6, 0.01, {0: 0.59, 1: 0.61}, front) for name in names),
     )
 
@@ -140,7 +140,7 @@ def sanity_checks(first: str, second: str) -> tuple[SanityChecks, ...]:
     return good, replace(good, optimizer=second, warnings=("mostly random search <3>",))
 
 
-def retrained(first: str, second: str) -> Retrained:
+def make_retrained(first: str, second: str) -> Retrained:
     """One network of each, the second's without a standard error."""
     best = RetrainedBest(
         f"{first}/repeat-0", first, 0, 3, 0.08, 0.0712, 0.0809, 0.0007, errors=(0.08, 0.0818), seconds=5000.0

@@ -53,7 +53,7 @@ def test_against_a_count_of_pairs(draws):
 
 
 def test_in_ledger_summary_and_page(make_run, tmp_path):
-    """`x` stands for the schedule: it differs unless set."""
+    """`x` is the schedule: it differs unless set."""
     cells = [CELL, {**DEAD, "x": 0.0}, {**CELL, "x": 0.0}, MIRROR, {**CELL, "epochs": 5}, {**OTHER, "status": "lost"}]
     trials = make_run("re", 0, [{"objective": 1.0, **cell} for cell in cells])
     (run,) = ledger_table(trials, BUDGET).to_dict("records")

@@ -15,7 +15,7 @@ from fmnas.comparison.analysis.paired_tests import compare
 from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import FIGURES, draw_figures
 from fmnas.comparison.figures.canvas import Drawing, Results, new_figure
-from fmnas.comparison.figures.intervals import MAX_ROWS, differences, final, intervals, retrained
+from fmnas.comparison.figures.intervals import MAX_ROWS, differences, final, intervals, selection_bias
 from fmnas.comparison.page.page import render_page, sections
 from fmnas.comparison.page.tables import Table
 from fmnas.comparison.summary import Incident, Remark
@@ -136,15 +136,15 @@ def test_columns_of_the_ledger_have_values(plain_summary):
 
 def test_figures_of_the_statistics(summary, plain_summary):
     assert texts_of(draw_one(differences, summary)) == ["bo-fm − random", "random − bo-fm"]  # the third has no numbers
-    assert texts_of(draw_one(retrained, summary)) == ["bo-fm/repeat-0", "random/repeat-0"]
+    assert texts_of(draw_one(selection_bias, summary)) == ["bo-fm/repeat-0", "random/repeat-0"]
     many = replace(summary.retrained, rows=summary.retrained.rows * MAX_ROWS)
-    assert texts_of(draw_one(retrained, replace(summary, retrained=many))) == ["bo-fm", "random"], "the means"
+    assert texts_of(draw_one(selection_bias, replace(summary, retrained=many))) == ["bo-fm", "random"], "the means"
     assert len(draw_one(final, summary).axes) == 1
     assert intervals(summary)["bo-fm"] == (0.07, 0.08)
     one_repeat = {name: replace(row, repeats=1) for name, row in plain_summary.optimizers.items()}
     assert draw_one(final, replace(plain_summary, optimizers=one_repeat)) is None
     assert draw_one(differences, plain_summary) is None
-    assert draw_one(retrained, plain_summary) is None
+    assert draw_one(selection_bias, plain_summary) is None
 
 
 def test_without_an_interval_the_bar_is_a_standard_error(plain_summary):

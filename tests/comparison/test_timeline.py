@@ -32,7 +32,7 @@ def test_by_hand(make_table):
 
 
 def test_workers_and_optimizers_are_told_apart_however_many(make_table):
-    """Two workers, twelve optimizers: names lose their middle, colours have hatches, the legend makes room."""
+    """Two workers, twelve optimizers: names lose their middle, colours have hatches, the legend has rows."""
     long = "worker-{}@a-host-with-a-name-of-more-than-enough-letters"
     runs = {(f"o{i:02}", 0): [{"objective": 1.0, "at": 7 * i + 7, "worker": long.format(i % 2)}] for i in range(12)}
     figure = timeline_figure(timeline(make_table(runs)))
@@ -101,8 +101,8 @@ def test_merged_intervals_cover_the_same_time(spans, gap):
     )
     merged = merge(given_spans, gap)
     for (worker, optimizer), mine in given_spans.groupby(["worker", "optimizer"]):
-        found = merged[(merged["worker"] == worker) & (merged["optimizer"] == optimizer)]
-        starts, ends = found["start"].to_numpy(), found["end"].to_numpy()
+        mine_merged = merged[(merged["worker"] == worker) & (merged["optimizer"] == optimizer)]
+        starts, ends = mine_merged["start"].to_numpy(), mine_merged["end"].to_numpy()
         assert (starts[1:] > ends[:-1] + gap).all()
         middle = np.arange(60) + 0.5
         inside = (mine["start"].to_numpy()[:, None] < middle) & (middle < mine["end"].to_numpy()[:, None])

@@ -1,4 +1,4 @@
-"""Headline and caution: an optimizer is called better only if a test says so."""
+"""Headline and caution: an optimizer is called better only after a significant test."""
 
 import re
 from dataclasses import replace
@@ -46,14 +46,14 @@ def texts_of(trials):
     return headline(table, tests), caution(table, tests)
 
 
-def numbered(*rows):
+def by_repeat(*rows):
     return {name: dict(enumerate(row)) for name, row in zip("pqrs", rows, strict=False)}
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 3).flatmap(lambda k: st.lists(st.lists(st.integers(0, 9), min_size=k, max_size=k), max_size=9)))
 def test_nothing_is_called_better_without_a_test(rows):
-    results = numbered(*zip(*[[float(v) for v in row] for row in rows], strict=True)) if rows else {"p": {0: 1.0}}
+    results = by_repeat(*zip(*[[float(v) for v in row] for row in rows], strict=True)) if rows else {"p": {0: 1.0}}
     first, second, tests = texts(results)
     significant = [test for test in tests.pairs if test.verdict.endswith("better")]
     assert all(test.p_corrected < 0.05 for test in significant)
@@ -63,14 +63,14 @@ def test_nothing_is_called_better_without_a_test(rows):
 
 
 def test_the_cost_of_the_comparison():
-    table, tests = final(numbered([1.0, 2.0], [3.0, 4.0])), compare({})
+    table, tests = final(by_repeat([1.0, 2.0], [3.0, 4.0])), compare({})
     assert "after 25 epochs in each repeat" in headline(table, tests)
     less = {name: replace(row, epochs=22.5) for name, row in table.rows.items()}
     assert "within 25 epochs in each repeat" in headline(replace(table, rows=less), tests)
     assert "by method" not in caution(table, tests)
     assert "at 25 of 75 epochs" in caution(replace(table, budget_epochs=75), tests)
     assert "by method are of all trials" in caution(replace(table, budget_epochs=75), tests)
-    timed, *_ = texts(numbered([1.0]), seconds=300.0)
+    timed, *_ = texts(by_repeat([1.0]), seconds=300.0)
     assert "p reached this objective: 1.000, within 5.0 min" in timed
 
 
@@ -85,64 +85,64 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
     ("results", "hypotheses", "first_has", "second_has", "second_lacks"),
     [
         (
-            numbered(UP[:7], [2.0 * i + 3 for i in range(7)], [3.0 * i + 9 for i in range(7)]),
+            by_repeat(UP[:7], [2.0 * i + 3 for i in range(7)], [3.0 * i + 9 for i in range(7)]),
             "all",
             ["better than q and r (corrected p ≤ 0.047)"],
             ["7 paired repeats", "0.0156", "0.0469 corrected for 3 comparisons", "p is better than q (p = 0.047)"],
             [ORDER_NOTE],
         ),
         (
-            numbered(UP, NEAR, FAR),
+            by_repeat(UP, NEAR, FAR),
             "all",
             ["better than r (corrected p = 0.0", "no difference to q is shown"],
             ["The other pair is undecided."],
             [ORDER_NOTE],
         ),
         (
-            numbered([1.0, 2, 3, 4, 5, 6.0], [1.5, 1.9, 3.5, 4.2, 5.5, 5.9]),
+            by_repeat([1.0, 2, 3, 4, 5, 6.0], [1.5, 1.9, 3.5, 4.2, 5.5, 5.9]),
             "all",
             ["No difference to q is shown."],
             ["No test shows a difference", ORDER_NOTE],
             ["better"],
         ),
         (
-            numbered(*ROWS),
+            by_repeat(*ROWS),
             "q",
             ["better than q (corrected p = 0.047)."],
             ["0.0469 corrected for 3 comparisons (q with each of the others)", "q is better than r (p = 0.047)"],
             ["undecided"],
         ),
         (
-            numbered(*(row[:6] for row in ROWS)),
+            by_repeat(*(row[:6] for row in ROWS)),
             "p",
             ["Too few repeats to tell whether it is better than q, r and s."],
             ["once corrected for 3 comparisons (p with each of the others); 7 repeats without ties suffice"],
             [],
         ),
-        (numbered(*ROWS), "z", ["p has the lowest"], ["z is tested", "no test"], ["better"]),
+        (by_repeat(*ROWS), "z", ["p has the lowest"], ["z is tested", "no test"], ["better"]),
         (
-            numbered(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {0: 30.0}},
+            by_repeat(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {0: 30.0}},
             "all",
             ["better than q (corrected p = 0.012); too few repeats to tell whether it is better than r."],
             ["1 to 9 paired repeats", "with 9 is 0.00391, 0.0117 corrected for 3", "p is better than q (p = 0.012)"],
             ["anecdotal"],
         ),
         (
-            numbered(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {20: 30.0, 21: 30.0}},
+            by_repeat(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {20: 30.0, 21: 30.0}},
             "all",
             [],
             ["0 to 9 paired repeats", "p is better than q (p = 0.012)"],
             [],
         ),
         (
-            numbered(TIED, [x + (i < 3) for i, x in enumerate(TIED)]),
+            by_repeat(TIED, [x + (i < 3) for i, x in enumerate(TIED)]),
             "all",
             ["Too few repeats to tell whether it is better than q."],
             ["too few repeats that differ: p and q in 3 of 8."],
             ["No test shows a difference"],
         ),
         (
-            numbered(
+            by_repeat(
                 TIED, [x + (i < 6) * (i + 1) for i, x in enumerate(TIED)], [x + 10 + i for i, x in enumerate(TIED)]
             ),
             "all",
@@ -151,13 +151,13 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
             ["repeats that differ"],
         ),
         (
-            numbered([1.0] * 4, [2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]),
+            by_repeat([1.0] * 4, [2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]),
             "all",
             ["Too few repeats to tell whether it is better than q and r."],
             ["0.125", "7 repeats can show one, corrected for 3 comparisons, without ties.", ORDER_NOTE],
             ["better"],
         ),
-        (numbered([1.0], [2.0]), "all", [], ["1 repeat: no standard error, no test"], ["better"]),
+        (by_repeat([1.0], [2.0]), "all", [], ["1 repeat: no standard error, no test"], ["better"]),
         (
             {"p": {0: 1.0, 1: 2.0}, "q": {2: 1.0, 3: 2.0}},
             "all",
@@ -203,7 +203,7 @@ def test_the_leader_may_be_worse_where_both_have_repeats():
 def test_the_same_values_in_another_order_have_no_leader():
     values = [0.1, 0.3, 0.3, 0.2, 0.7]
     assert np.mean(values) != np.mean(values[::-1])
-    first, *_ = texts(numbered(values, values[::-1]))
+    first, *_ = texts(by_repeat(values, values[::-1]))
     assert "share the lowest mean objective" in first
 
 
@@ -235,7 +235,7 @@ def test_an_optimizer_that_has_not_begun_is_named(make_table):
 
 @pytest.mark.parametrize(("repeats", "smallest"), [(2, "0.5,"), (4, "0.125,"), (6, "0.0312."), (9, "0.00391.")])
 def test_the_power_is_that_of_the_number_of_repeats(repeats, smallest):
-    _, text, tests = texts(numbered(*([1.0 + r / 10 + j for r in range(repeats)] for j in (0, 1))))
+    _, text, tests = texts(by_repeat(*([1.0 + r / 10 + j for r in range(repeats)] for j in (0, 1))))
     assert text.startswith(describe_power(tests))
     assert text.startswith(f"{repeats} paired repeats")
     assert smallest in text
@@ -245,7 +245,7 @@ def test_the_power_is_that_of_the_number_of_repeats(repeats, smallest):
 def test_without_results(make_table):
     first, second = texts_of(make_table({("a", 0): [{"status": "failed"}] * 3, ("b", 0): [{"epochs": 5}] * 15}))
     assert first.startswith("No comparison yet")
-    assert "no full-fidelity result" in second
+    assert "No full-fidelity result" in second
     _, alone = texts_of(make_table({("a", 0): [1.0] * 3}))
     assert "only one optimizer" in alone
     _, ragged = texts_of(make_table({("a", 0): [1.0] * 3, ("b", 0): [2.0] * 3, ("b", 1): [2.0] * 3}))

@@ -14,26 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import journal_dicts
+from support import begin, events_of
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import WorkersConfig
-from fmnas.platform.display.modes import QuietScreen
-from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
+from fmnas.platform.experiment.events import Event, Finished, Lost, Started
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import Journal, Record
-from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.mlflow.sync import Tracker
-from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.state import restore_state
+from fmnas.platform.experiment.trial_result import TrialResult
+from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers import ray_pool
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import FMNAS, versions
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.contract import Report, no_report
 
 HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
@@ -90,30 +90,27 @@ def send(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-class Scripted(ExperimentProgress):
+class Scripted(Observer):
     """Acts one after the other, each as soon as a trial ends and its condition holds."""
 
-    def __init__(
-        self, state: ExperimentState, journal: Path, acts: list[tuple[Callable[[int], bool], Callable[[], None]]]
-    ) -> None:
-        super().__init__(QuietScreen(), state)
+    def __init__(self, journal: Path, acts: list[tuple[Callable[[int], bool], Callable[[], None]]]) -> None:
         self._journal, self._acts, self._ended = journal, acts, 0
-        self.places: list[int] = []  # how many records there were at each act
+        self.places: list[int] = []  # how many events there were at each act
 
-    def ended(self, *_: Any) -> None:
-        self._ended += 1
-        if self._acts and self._acts[0][0](self._ended):
-            self.places.append(len(journal_dicts(self._journal)))
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
+        self._ended += result is not None
+        if result is not None and self._acts and self._acts[0][0](self._ended):
+            self.places.append(len(read_journal(self._journal)))
             self._acts.pop(0)[1]()
             self._ended = 0
 
 
-def in_flight(records: list[Record]) -> list[int]:
-    """How many trials were in flight after each record."""
-    counts, flying = [], 0
-    for record in records:
-        flying += {"started": 1, FINISHED: -1, LOST: -1}.get(record["event"], 0)
-        counts.append(flying)
+def running_after(events: list[Event]) -> list[int]:
+    """How many trials were running after each event."""
+    counts, running = [], 0
+    for event in events:
+        running += isinstance(event, Started) - isinstance(event, Finished | Lost)
+        counts.append(running)
     return counts
 
 
@@ -130,7 +127,8 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
 
     data = {"name": "t", "problem": "func2c", "optimizers": [{"name": "random", "concurrency": 4}]}
     config = check_config({**data, "budget": {"evaluations": 10**6}, "fidelity": {"epochs": 1}}, "here")
-    state = ExperimentState(build_experiment(config))
+    begin(tmp_path / "j", config)
+    state = restore_state(build_experiment(config), read_journal(tmp_path / "j"))
     pool = RayPool(ray, Sleeper, None, WorkersConfig(), 4)
     # The number is of trials that have ended since the act before.
     acts: list[tuple[Callable[[int], bool], Callable[[], None]]] = [
@@ -140,27 +138,27 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
         (lambda ended: pool.capacity == 1, lambda: send(frozen, signal.SIGCONT)),
         (lambda ended: ended == 8, stop.ask),
     ]
-    script = Scripted(state, tmp_path / "j", acts)
+    script = Scripted(tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:
-        driver = Driver(state, Stage(pool, script, stop), journal, Tracker())
-        assert driver.run() == Ending.INTERRUPTED
+        driver = Driver(state, SearchJobs(state), journal, pool, script, RunContext(stop=stop))
+        assert driver.run() == (Ending.INTERRUPTED, "")
     pool.close()
     for node in (first, *later):
         cluster.remove_node(node)
-    records = journal_dicts(tmp_path / "j")
-    counts, (grown, killed, stopped, thawed, _) = in_flight(records), script.places
+    events = read_journal(tmp_path / "j")
+    counts, (grown, killed, stopped, thawed, _) = running_after(events), script.places
     assert max(counts[:grown]) == 2
     assert max(counts[grown:killed]) == 4
-    losses = [(i, record) for i, record in enumerate(records) if record["event"] == LOST]
+    losses = [(i, event) for i, event in enumerate(events) if isinstance(event, Lost)]
     assert len(losses) == 3, "one of the node that was killed, two of the one that froze"
     assert killed <= losses[0][0] < stopped <= losses[1][0] < losses[2][0] < thawed
     assert max(counts[thawed:]) == 1, "what thawed is not trusted again"
-    finished = [record for record in records if record["event"] == FINISHED]
-    assert Counter(record["trial"] for record in finished) == Counter(range(len(finished)))
-    assert all(record["evaluation"]["objective"] == record["trial"] for record in finished)
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert Counter(event.trial_id for event in finished) == Counter(range(len(finished)))
+    assert all(event.evaluation.objective == event.trial_id for event in finished)
     repeats = {o.trial.id: o.attempt - 1 for o in state.ledger.results if o.attempt > 1}
-    assert repeats == Counter(record["trial"] for _, record in losses)
-    (run,) = state.ledger.runs.values()
+    assert repeats == Counter(event.trial_id for _, event in losses)
+    (run,) = state.experiment.runs.values()
     assert sorted(trial.id for trial, _ in run.optimizer.history) == list(range(len(finished)))
 
 
@@ -183,13 +181,13 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_g
     ray = connect(cluster.address)
     try:
         while ray.available_resources().get("CPU") != 2.0:
-            time.sleep(0.1)  # a worker that outlived its driver would keep its CPU for ever
+            time.sleep(0.1)  # a worker that outlived its driver would keep its CPU
     finally:
         ray.shutdown()
     assert main(["resume", str(out), *address]) == 0
     with (out / "trials.csv").open() as file:
         assert Counter(row["trial"] for row in csv.DictReader(file)) == Counter(map(str, range(6)))
-    finished = Counter(record["trial"] for record in journal_dicts(journal) if record["event"] == FINISHED)
+    finished = Counter(event.trial_id for event in events_of(journal, Finished))
     assert finished == Counter(range(6))
     cluster.remove_node(node)
 

@@ -53,7 +53,7 @@ def test_the_same_optimizer_may_compete_several_times_under_labels_of_its_own() 
         ("bohb", "bohb", {}),
         ("bohb", "bohb-2", {"eta": 2}),
     ]
-    runs = build_experiment(config).runs
+    runs = list(build_experiment(config).runs.values())
     assert [run.name for run in runs[:2]] == ["bohb/repeat-0", "bohb-2/repeat-0"]
     assert len({run.optimizer.seed for run in runs}) == len(runs)
 
@@ -304,7 +304,7 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
     path.write_text(yaml.safe_dump(data))
     reached: list[RunDirectory] = []
 
-    def launch(config: Config, directory: RunDirectory, around: object) -> Any:
+    def launch(config: Config, directory: RunDirectory, *context: object, **more: object) -> Any:
         reached.append(directory)
         small = [entry for entry in config.optimizers if entry.options.get("population", 0) < 10**4]
         runs = config.model_copy(update={"repeats": min(config.repeats, 2), "optimizers": small})
@@ -314,7 +314,7 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
 
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(io.StringIO()) as told:
         patch.chdir(folder)
-        patch.setattr("fmnas.platform.runner.run.launch", launch)
+        patch.setattr("fmnas.platform.runner.run.run_experiment", launch)
         assert main(["run", str(path)]) == 2
     assert "Traceback" not in told.getvalue()
     assert told.getvalue().startswith("fmnas: ")

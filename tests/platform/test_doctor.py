@@ -41,7 +41,7 @@ def test_an_optional_package_is_never_missing(
 def test_a_required_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     names = doctor.required_packages()
     assert {"torch", "jinja2", "ConfigSpace", "ray"} < set(names)
-    assert not {"pytest", "xgboost-cpu", "optuna"} & set(names), "packages of extras are optional"
+    assert not {"pytest-xdist", "xgboost-cpu", "optuna"} & set(names), "packages of extras are optional"
     monkeypatch.setattr(doctor, "package_version", {name: "1" for name in names if name != "ray"}.get)
     assert [result.name for result in doctor._check_packages() if not result.passed] == ["ray"]
 

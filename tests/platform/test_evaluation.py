@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmnas.platform.experiment.observer import mean_epochs_done
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.runner.driver import epochs_reached
 from fmnas.platform.workers import evaluation
 from fmnas.platform.workers.cancellation import CHECK_SECONDS, PastDeadline, Stopped, StopRequest, deadline
 from fmnas.platform.workers.evaluation import Evaluator, validate_evaluation, warm_up_torch
@@ -48,7 +48,7 @@ class Scripted:
 
 
 def wait_for_stop(report: Report, stop: Stop) -> None:
-    """End only when told to."""
+    """Run until `stop`."""
     while not stop():
         time.sleep(0.001)
     raise EvaluationStoppedError("it was stopped")
@@ -71,11 +71,11 @@ class Forwarding:
         return Evaluation(float(sorted(options) == ["report", "stop"]))
 
 
-def past() -> None:
+def raise_past_deadline() -> None:
     raise PastDeadline
 
 
-def stopped() -> None:
+def raise_stopped() -> None:
     raise Stopped
 
 
@@ -101,12 +101,14 @@ def test_a_trainer_that_takes_stop_ends_by_itself_at_its_deadline(interrupt: boo
     check = deadline(CHECK_SECONDS)
     assert run(Scripted(wait_for_stop), check, seconds=7.0, interrupt=interrupt) == timed_out(7.0)
     with pytest.raises(Stopped):
-        run(Scripted(wait_for_stop), stopped, interrupt=interrupt)
+        run(Scripted(wait_for_stop), raise_stopped, interrupt=interrupt)
 
 
 def test_it_does_so_in_any_thread() -> None:
     results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(run(Scripted(wait_for_stop), past, interrupt=True)))
+    thread = threading.Thread(
+        target=lambda: results.append(run(Scripted(wait_for_stop), raise_past_deadline, interrupt=True))
+    )
     thread.start()
     thread.join()
     assert results[0].status == TIMED_OUT
@@ -115,7 +117,7 @@ def test_it_does_so_in_any_thread() -> None:
 def test_one_that_does_not_is_interrupted_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "COOPERATION_SECONDS", 2 * CHECK_SECONDS)
     start = time.monotonic()
-    result = run(Scripted(lambda report, stop: time.sleep(60)), past, interrupt=True)
+    result = run(Scripted(lambda report, stop: time.sleep(60)), raise_past_deadline, interrupt=True)
     assert isinstance(result, FailedEvaluation)
     assert result.status == TIMED_OUT
     assert time.monotonic() >= start + 2 * CHECK_SECONDS
@@ -147,7 +149,7 @@ def test_in_process_the_pool_knows_the_epochs_of_its_job() -> None:
         report(0, 3, 0.5)
         report(1, 2, 0.5)
         seen.append(dict(pool.progress()))
-        seen.append(epochs_reached(pool, 2))
+        seen.append(mean_epochs_done(pool, 2))
         wait_for_stop(report, stop)
 
     pool = InProcessPool(Scripted(train), trial_seconds=0.01)

@@ -175,7 +175,7 @@ def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
 
     worker = Worker(lambda data: Odd(), None, None)  # type: ignore[arg-type,return-value]
     for seconds in (math.inf, 60.0):
-        answer = worker.evaluate(Trial(0, {}, 1, "random"), seconds, 1)
+        answer = worker.evaluate(Trial(0, {}, 1, "random"), seconds, ("r", 0))
         assert isinstance(answer, FailedEvaluation)
         assert answer.status == FAILED
         assert answer.reason.startswith("TrainerError: it returned")
@@ -195,7 +195,10 @@ def test_an_optimizer_that_cannot_hear_a_result_ends_the_experiment_and_nothing_
         for arguments in (["run", "smoke", *CALM, "--out", str(out)], ["resume", str(out)]):
             assert main(arguments) == 1
             said = capsys.readouterr().err
-            assert "random/repeat-0: the optimizer failed when it heard of trial 3: ValueError: singular matrix" in said
+            assert (
+                "random/repeat-0: the optimizer failed to take the result of trial 3: ValueError: singular matrix"
+                in said
+            )
             assert "Traceback" not in said
             assert "cut" not in said
         for command in ("report", "status"):

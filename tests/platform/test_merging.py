@@ -4,18 +4,20 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import journal_dicts
+from support import write_journal
 
 from fmnas.comparison.report import compute_results
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.experiment.journal import DRIVER, Journal
+from fmnas.platform.experiment.events import DriverStarted
+from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.report.merge import load_report_input, write_report_of
 
 Run = Callable[..., Path]
@@ -166,14 +168,10 @@ def test_wall_clock_times_exclude_the_pause_before_an_extension(one: Path, run: 
     """One directory is extended 1,000 s later: its journal is moved by that from the second driver on."""
     two = Path(shutil.copytree(run("optimizers=[tpe]"), tmp_path / "two"))
     assert main(["extend", str(two), "-o", "repeats=3", "--progress", "quiet"]) == 0
-    journal = two / "journal.jsonl"
-    records = journal_dicts(journal)
-    first, second, *_ = (i for i, record in enumerate(records) if record["event"] == DRIVER)
-    assert first < second
-    journal.unlink()
-    with Journal(journal) as log:
-        for i, record in enumerate(records):
-            log.append(record | {"at": record["at"] + (1000 if i >= second else 0)}, wait=False)
+    events = read_journal(two / "journal.jsonl")
+    _, second, *_ = (i for i, event in enumerate(events) if isinstance(event, DriverStarted))
+    moved = [replace(event, at=event.at + 1000) for event in events[second:]]
+    write_journal(two / "journal.jsonl", [*events[:second], *moved])
     for roots in ([two], [one, two]):
         assert max(row["wall_seconds"] for row in merged(*roots)["ledger"] if row["optimizer"] == "tpe") < 500
     trials = load_report_input([one, two]).trials

@@ -67,7 +67,7 @@ def built(entry: dict[str, Any], problem: str = "func2c") -> Optimizer:
         "budget": {"evaluations": EVALUATIONS},
         "fidelity": {"epochs": EPOCHS},
     }
-    (run,) = build_experiment(check_config(data, "here")).runs
+    (run,) = build_experiment(check_config(data, "here")).runs.values()
     return run.optimizer
 
 

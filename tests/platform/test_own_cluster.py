@@ -138,7 +138,7 @@ def test_a_cluster_without_its_processes_is_dead(monkeypatch: pytest.MonkeyPatch
         raise OSError("too many open files")
 
     monkeypatch.setattr(socket, "create_connection", fail)
-    assert LocalCluster((port,), "logs").is_alive(), "that is no sign of death"
+    assert LocalCluster((port,), "logs").is_alive(), "it may be alive"
 
 
 def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> None:

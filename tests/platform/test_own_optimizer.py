@@ -176,7 +176,7 @@ def test_one_that_changes_its_records_changes_no_result(
     assert all(set(trial["configuration"]) == set(FUNC2C.space.names) for trial in asked.values())
     with (out / "trials.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["optimizer"] == "edits"]
-    finished = {(r["run"], r["trial"]): r["evaluation"] for r in records if r["event"] == "finished"}
+    finished = {(r["run"], r["trial_id"]): r["evaluation"] for r in records if r["event"] == "finished"}
     for row in rows:
         key = row["run"], int(row["trial"])
         assert float(row["x1"]) == asked[key]["configuration"]["x1"]
@@ -195,7 +195,7 @@ def test_one_that_fails_when_it_is_told_of_its_history_is_named_and_the_journal_
     capsys.readouterr()
     assert main(["resume", str(tmp_path / "run")]) == 1
     message = capsys.readouterr().err
-    assert "mine/repeat-0: the optimizer failed when it heard that it once suggested trial 0: ValueError" in message
+    assert "mine/repeat-0: the optimizer failed to restore trial 0: ValueError" in message
     assert main(["report", str(tmp_path / "run")]) == 0
 
 

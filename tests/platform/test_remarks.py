@@ -132,7 +132,9 @@ def test_bohb_has_its_model_after_just_the_epochs_that_are_said(epochs: int, eta
 
 
 def test_a_budget_that_leaves_bohb_without_a_model_is_said() -> None:
-    (line,) = design_warnings(config(["bohb"], evaluations=10))  # 10 results are needed in 4 dimensions, and none is left
+    (line,) = design_warnings(
+        config(["bohb"], evaluations=10)
+    )  # 10 results are needed in 4 dimensions, and none is left
     assert line.startswith("bohb: its model needs 10 results of one length, which take 11 evaluations; with 10 all")
     assert line.endswith("-o budget.evaluations=11, or more")
     assert design_warnings(config(["bohb"], evaluations=11)) == []

@@ -132,7 +132,7 @@ def test_a_retraining_that_fails_is_exit_code_1_and_can_be_gone_on_with(
     printed = capsys.readouterr()
     ending = json.loads(printed.out.splitlines()[-1])
     assert (ending["event"], ending["status"], ending["exit_code"]) == ("ending", "failed", 1)
-    assert ending["again"].endswith(f"retrain {out}")
+    assert ending["resume_command"].endswith(f"retrain {out}")
     assert "MemoryError: no room" in ending["reason"]
     assert "MemoryError: no room" in printed.err
     assert not (out / "retrained.csv").exists()

@@ -68,7 +68,7 @@ def test_the_loop_takes_two_signals_and_any_other_work_none() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
-def stopped() -> None:
+def raise_stopped() -> None:
     raise Stopped
 
 
@@ -79,7 +79,7 @@ def past_deadline() -> None:
 def test_a_block_is_interrupted_when_the_check_raises_and_only_then() -> None:
     with interruptible(lambda: None):
         time.sleep(2 * CHECK_SECONDS)
-    with pytest.raises(Stopped), interruptible(stopped):
+    with pytest.raises(Stopped), interruptible(raise_stopped):
         time.sleep(60)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     time.sleep(2 * CHECK_SECONDS)  # nothing is checked any more
@@ -137,7 +137,7 @@ def test_a_deadline_has_passed_after_its_seconds_and_not_before(seconds: float, 
 
 
 class Sleeper:
-    """Takes as many seconds as the trial has epochs, and hides its exceptions."""
+    """Takes a second per epoch of the trial, and hides its exceptions."""
 
     def evaluate(self, trial: Trial) -> Evaluation:
         for _ in range(trial.epochs):

@@ -7,7 +7,7 @@ and update, is recorded and checked:
 - it must not make the host wait: no `.item()`, no truth of a tensor, no mask as an index, no copy to the host;
 - it must not take anything from the host but plain numbers, which must be the same each time;
 - it must not draw random numbers;
-- of the memory from before the step, it may write to `state` only, which `captured` restores;
+- of the memory from before the step, it may write to `state` only, which `capture_graph` restores;
 - it must be the same in each run: same operations and numbers, on the same memory in the same roles.
 
 Not seen: the inside of an operation (cuDNN, cuBLAS), the allocator, streams, and whether results are right.
@@ -161,7 +161,7 @@ def check_written(program: Program, state: Sequence[Tensor]) -> None:
 
 
 class Captured:
-    """Replaces `captured`: checks the step when it is captured, and each time it would be replayed."""
+    """Replaces `capture_graph`: checks the step when it is captured, and each time it would be replayed."""
 
     def __init__(self, step: Callable[[], object], first_step: Callable[[], object], state: Sequence[Tensor]) -> None:
         warm_up = record(first_step)
@@ -188,11 +188,11 @@ def train(learner: StackedLearner, monkeypatch: pytest.MonkeyPatch) -> Captured:
     """Capture, then two epochs with different rates, validation and a checkpoint between them."""
     graphs: list[Captured] = []
 
-    def captured(*arguments: Any) -> Captured:
+    def capture_graph(*arguments: Any) -> Captured:
         graphs.append(Captured(*arguments))
         return graphs[-1]
 
-    monkeypatch.setattr(multi_seed, "captured", captured)
+    monkeypatch.setattr(multi_seed, "capture_graph", capture_graph)
     learner.capture()
     learner.train_epoch(0.02)
     with pytest.raises(NotImplementedError, match="meta tensor"):  # at its very end: errors cannot be read

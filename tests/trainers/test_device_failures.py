@@ -17,7 +17,7 @@ from fmnas.trainers import DeviceFailedError, TrainingFailedError
 from fmnas.trainers.allocator import release_gpu_cache
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
-from fmnas.trainers.images.cuda_graph import CaptureError, captured
+from fmnas.trainers.images.cuda_graph import CaptureError, capture_graph
 from fmnas.trainers.images.devices import deterministic_float32, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
@@ -162,7 +162,7 @@ def test_the_cause_of_a_broken_capture_is_not_hidden(gpu: StubGpu, end_fails: bo
         raise error
 
     with torch.cuda.device(GPU), pytest.raises(type(error)) as caught:
-        captured(step, lambda: None, [])
+        capture_graph(step, lambda: None, [])
     assert caught.value is error
     assert gpu.stream is before
 

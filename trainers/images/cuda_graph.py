@@ -23,13 +23,13 @@ class CaptureError(DeviceFailedError):
     """A step could not be captured. The remains of the capture prevent later ones in this process."""
 
 
-def captured(
+def capture_graph(
     step: Callable[[], object], first_step: Callable[[], object], state: Sequence[Tensor]
 ) -> Callable[[], None]:
     """The step as a CUDA graph. It must use the same tensors each time and never read a number from the device.
 
     first_step: the same from a fixed start, to warm up. state: the tensors that a step changes; they are restored.
-    Raises CaptureError with the reason, e.g. that there is no GPU; torch's OutOfMemoryError if memory ran out.
+    Raises CaptureError with the reason, e.g. a missing GPU; torch's OutOfMemoryError if memory ran out.
     """
     before = [tensor.detach().clone() for tensor in state]
     try:

@@ -61,9 +61,9 @@ def find_fashion_mnist(root: Path | None, cache: Path | None) -> ImageSet:
     cache: the folder for FashionMNIST/raw, see `default_cache`; None: nothing is downloaded.
     Raises DataError: files are missing or damaged, or no place has them.
     """
-    found = _search(cache) if root is None else _read_root(expand_user(root, "data.root (or FMNAS_DATA)"))
-    logger.info("FashionMNIST from the %s", found.place)
-    return found
+    images = _search(cache) if root is None else _read_root(expand_user(root, "data.root (or FMNAS_DATA)"))
+    logger.info("FashionMNIST from the %s", images.place)
+    return images
 
 
 def _read_root(root: Path) -> ImageSet:
@@ -117,9 +117,9 @@ def _read_file(folder: Path, name: str, md5: str) -> Bytes:
     if path is None:
         raise DataError(f"{folder / name} is missing, and so is its .gz: delete {folder} and download the data again")
     content = read_bytes(path)
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != md5:
-        raise DataError(f"{path} is damaged: its MD5 (decompressed) is {found}, not {md5}. Download it again")
+    actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if actual != md5:
+        raise DataError(f"{path} is damaged: its MD5 (decompressed) is {actual}, not {md5}. Download it again")
     return parse_idx(content, path)
 
 
@@ -128,13 +128,13 @@ def _download_into(raw: Path, place: str, download: Callable[[Path], Path]) -> I
     raw.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".download-", dir=raw.parent, ignore_cleanup_errors=True) as temporary:
         folder = download(Path(temporary))
-        found = read_folder(place, folder)
+        images = read_folder(place, folder)
         try:
             folder.rename(raw)
         except OSError:
             if not has_files(raw):  # it has if another process was faster
                 raise
-    return replace(found, place=f"{place}: {raw}")
+    return replace(images, place=f"{place}: {raw}")
 
 
 def _download_files(folder: Path) -> Path:

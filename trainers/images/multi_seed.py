@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule
 from fmnas.trainers.images.batches import Streams, crop, draw_crops, normalise
-from fmnas.trainers.images.cuda_graph import StepLimiter, captured
+from fmnas.trainers.images.cuda_graph import StepLimiter, capture_graph
 from fmnas.trainers.images.network import Network, replace_layers
 from fmnas.trainers.images.training import TrainingContext, stoppable
 from fmnas.trainers.split import IMAGE_SIZE
@@ -159,7 +159,7 @@ class StackedLearner:
 
         if len(self._images) >= self._context.batch_size:
             self._stack.train()
-            self._full_step = captured(lambda: self.step(self._context.batch_size), first_step, state)
+            self._full_step = capture_graph(lambda: self.step(self._context.batch_size), first_step, state)
 
     def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
         """Train an epoch per learning rate, then return `validation_errors`."""

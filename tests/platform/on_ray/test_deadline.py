@@ -51,7 +51,7 @@ class Scripted:
         return Evaluation(left)
 
     def _hold(self, stop: Stop) -> None:
-        """Hold memory in a cycle, such as frames and exceptions make, until it is told to stop."""
+        """Hold memory in a cycle, such as frames and exceptions make, until `stop`."""
         memory = Memory()
         self._memories.add(memory)
         memory.itself = memory  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ class Threaded:
 
 
 class ThreadedAndDeaf(Threaded):
-    """The same, which is not told to stop."""
+    """The same, without `stop`."""
 
     def evaluate(self, trial: Trial) -> Evaluation:  # type: ignore[override]
         return super().evaluate(trial)

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 import torch
+from support import begin
 
 from fmnas.platform.config.schema import Config, WorkersConfig
-from fmnas.platform.display.modes import QuietScreen
-from fmnas.platform.display.progress import ExperimentProgress
-from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
+from fmnas.platform.errors import ClusterError, Ending
+from fmnas.platform.experiment.events import Cancelled, Ended
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.sync import Tracker
-from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers import factory
 from fmnas.platform.workers.cancellation import PastDeadline, StopRequest
 from fmnas.platform.workers.factory import PoolSpec, open_pool
@@ -80,8 +81,7 @@ def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config, journal = configured(optimizers=["random"], budget={"evaluations": 4}), tmp_path / "journal.jsonl"
-    state = ExperimentState(build_experiment(config))
-    trainer, evaluated = state.experiment.problem.trainer, []
+    trainer, evaluated = build_experiment(config).problem.trainer, []
 
     class OnAGpu:
         def evaluate(self, trial: Trial) -> Evaluation:
@@ -90,18 +90,19 @@ def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_
                 raise DeviceFailedError(GONE)
             return trainer.evaluate(trial)
 
+    begin(journal, config)
+    state = restore_state(build_experiment(config), read_journal(journal))
     with Journal(journal) as log:
-        progress = ExperimentProgress(QuietScreen(), state)
-        stage = Stage(InProcessPool(OnAGpu()), progress, StopRequest())
-        with pytest.raises(ExperimentFailed, match=r"random/repeat-0, trial 2: DeviceFailedError: cuda:0"):
-            Driver(state, stage, log, Tracker()).run()
+        driver = Driver(state, SearchJobs(state), log, InProcessPool(OnAGpu()), Observer(), RunContext())
+        status, reason = driver.run()
+    assert (status, "random/repeat-0, trial 2: DeviceFailedError: cuda:0" in reason) == (Ending.FAILED, True)
     assert evaluated == [0, 1, 2], "it is not tried again in this process"
     assert "DeviceFailedError" in capsys.readouterr().err
-    assert state.runs["random/repeat-0"].budget.spent == 2 * config.fidelity.epochs
-    assert [r["event"] for r in read_journal(journal)][-1] == "cancelled"
+    assert state.ledger.runs["random/repeat-0"].budget.spent == 2 * config.fidelity.epochs
+    assert [type(event) for event in read_journal(journal)][-2:] == [Cancelled, Ended]
     status, state, _ = drive(config, journal)
     assert status == Ending.FINISHED
-    assert [outcome.status for outcome in state.outcomes] == ["finished"] * 4
+    assert [outcome.status for outcome in state.ledger.results] == ["finished"] * 4
 
 
 class Greedy:
@@ -135,7 +136,7 @@ def test_a_worker_gives_back_the_memory_of_a_job_without_a_result_at_once(
     worker = Worker(lambda data: trainer, None, None)  # type: ignore[arg-type,return-value]
     held: list[int] = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(trainer.held))
-    answer = worker.evaluate(JOB.trial, 60.0, 1)
+    answer = worker.evaluate(JOB.trial, 60.0, ("r", 1))
     if error is RuntimeError:
         assert isinstance(answer, FailedEvaluation)
         assert answer.reason.startswith("ValueError: of the trial, with")

@@ -122,7 +122,7 @@ def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_die
     (path,) = folder.glob("*-0.pt")
     content = unpack(path.read_bytes())
     assert tuple(content["errors"]) != ()
-    content["errors"][0] += 1.0  # appears in the result, as it is not trained again
+    content["errors"][0] += 1.0  # appears in the result, which reuses the checkpoint
     path.write_bytes(pack(content))
     give(pool, replace(long, attempt=2))
     event = wait(pool)
@@ -243,7 +243,7 @@ def test_the_pool_grows_and_shrinks_with_the_cluster(
     assert (pool.capacity, fake.made) == (3, 3), "no more than the runs can use"
     del fake.cpus["b"]
     assert pool.next_event(0.0) is None
-    assert (pool.capacity, fake.killed) == (1, [2, 3]), "idle workers of a node that is gone are no workers"
+    assert (pool.capacity, fake.killed) == (1, [2, 3]), "idle workers of a dead node are not counted"
     fake.cpus["c"] = 1.0
     fake.done = set()
     assert pool.next_event(0.0) is None

@@ -16,13 +16,15 @@ from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 
+ONE, TWO = ("r", 1), ("r", 2)
+
 
 def test_only_the_jobs_that_are_read_are_kept() -> None:
     board = ProgressBoard()
-    for job, epochs in ((1, 3), (2, 4), (1, 5)):
+    for job, epochs in ((ONE, 3), (TWO, 4), (ONE, 5)):
         board.write(job, epochs)
-    assert board.read([1, 7]) == {1: 5}
-    assert board.read([1, 2]) == {1: 5}
+    assert board.read([ONE, ("r", 7)]) == {ONE: 5}
+    assert board.read([ONE, TWO]) == {ONE: 5}
 
 
 @pytest.fixture
@@ -34,43 +36,43 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_trial_is_reported_after_a_second_and_once_a_second(clock: Any) -> None:
-    written: list[tuple[int, int]] = []
-    report = progress_reporter(SimpleNamespace(write=SimpleNamespace(remote=lambda *args: written.append(args))), 7)
+    written: list[tuple[Any, int]] = []
+    report = progress_reporter(SimpleNamespace(write=SimpleNamespace(remote=lambda *args: written.append(args))), ONE)
     for tenths in range(25):
         clock.now = 100.0 + tenths / 10
         report(tenths)
-    assert written == [(7, 10), (7, 20)]
+    assert written == [(ONE, 10), (ONE, 20)]
 
 
 def test_an_actor_that_cannot_be_reached_is_ignored(clock: Any) -> None:
-    def fail(*_: int) -> None:
+    def fail(*_: Any) -> None:
         raise ConnectionError
 
-    report = progress_reporter(SimpleNamespace(write=SimpleNamespace(remote=fail)), 7)
+    report = progress_reporter(SimpleNamespace(write=SimpleNamespace(remote=fail)), ONE)
     clock.now += 10.0
     report(1)
 
 
 def test_the_driver_polls_and_takes_what_has_come(clock: Any, fake_ray: Any) -> None:
-    ray = fake_ray(read={1: 5})
+    ray = fake_ray(read={ONE: 5})
     ray.done.remove("read")
     reader = ProgressReader(ray)
-    reader.poll([1])
+    reader.poll([ONE])
     assert not ray.asked, "not at once"
     clock.now += progress_actor.POLL_SECONDS
     reader.poll([])
     assert not ray.asked, "not without jobs"
     for _ in range(3):
-        reader.poll([1, 2])
-    assert ray.asked == [[1, 2]], "one question at a time"
+        reader.poll([ONE, TWO])
+    assert ray.asked == [[ONE, TWO]], "one question at a time"
     assert reader.epochs == {}
     ray.done.add("read")
-    reader.poll([1, 2])
-    assert reader.epochs == {1: 5}
+    reader.poll([ONE, TWO])
+    assert reader.epochs == {ONE: 5}
     clock.now += progress_actor.POLL_SECONDS
     ray.answers["read"] = ray.exceptions.RayError()
     for _ in range(2):
-        reader.poll([1])
+        reader.poll([ONE])
     assert reader.epochs == {}, "the actor is gone"
 
 
