@@ -115,7 +115,7 @@ def test_a_database_that_stops_and_starts_is_sent_everything_once(
     flags = [flag for override in overrides for flag in ("-o", override)]
     assert main(["run", "smoke", *flags, "--out", str(out)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "MLflow missed" not in printed, printed
+    assert "fmnas sync" not in printed, printed
     with (out / "trials.csv").open() as file:
         expected = Counter((row["run"], row["trial"]) for row in csv.DictReader(file))
     assert sorted(expected.values()) == [1] * 20
