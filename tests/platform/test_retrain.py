@@ -46,7 +46,7 @@ def out(searched: Path, summary: Summary, tmp_path: Path, monkeypatch: pytest.Mo
         write_retrained(directory, state.ledger)
         return summary
 
-    monkeypatch.setattr("fmnas.platform.mlflow.setup.write_results", write)
+    monkeypatch.setattr("fmnas.platform.observers.write_results", write)
     return Path(copytree(searched, tmp_path / "run"))
 
 
