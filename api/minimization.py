@@ -98,11 +98,11 @@ def minimize(
     """
     from fmnas.platform.config.errors import CALL_HINT
     from fmnas.platform.config.load import check_config
-    from fmnas.platform.registry import registered
+    from fmnas.platform.registry import register_object
 
     task = _as_problem(function, space)
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
-    with place as folder, registered(_function_name(function), task) as reference:
+    with place as folder, register_object(_function_name(function), task) as reference:
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_function_name(function)}")[:100],
             "problem": reference,

@@ -78,7 +78,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),
-        pending=[Pending(run, opened.suggest_seconds) for run, opened in state.ledger.unfinished()],
+        pending=[Pending(run, opened.suggest_seconds) for run, opened in state.ledger.unfinished_trials()],
         finished=state.ledger.status == Ending.FINISHED,
         retrained=retrained_table(state.ledger),
         hypotheses=config.hypotheses,

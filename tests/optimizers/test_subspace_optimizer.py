@@ -51,7 +51,7 @@ def test_it_suggests_what_the_inner_one_would_and_completes_it(name: str, fixed:
     subspace = Subspace(SPACE, fixed)
 
     def complete_trial(trial: Trial) -> Trial:
-        return Trial(**{**vars(trial), "configuration": subspace.complete(trial.configuration)})
+        return Trial(**{**vars(trial), "configuration": subspace.add_fixed(trial.configuration)})
 
     alone = run_trials(MAKERS[name](subspace.free), complete_trial)
     whole = run_trials(SubspaceOptimizer(subspace, MAKERS[name](subspace.free)))
