@@ -204,7 +204,7 @@ def _check_same_function(config: "Config", task: Problem, directory: RunDirector
     if digest is None:
         caution = f"{name} has no bytecode, so it is not known whether it has changed since {directory.root} was begun"
     elif recorded_hashes(ledger, PROBLEM) - {digest}:
-        caution = f"{name} has changed since {directory.root} was begun: earlier results are kept; out=DIR starts anew"
+        caution = f"{name} has changed since {directory.root} was begun: earlier results are kept; out=DIR starts again"
     else:
         return
     warnings.warn(caution, stacklevel=4)  # of the call of minimize

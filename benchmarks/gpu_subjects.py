@@ -72,7 +72,7 @@ class Plan:
         return self.ends - time.monotonic()
 
     def split(self, images: int) -> Split:
-        """Return that number of images to train on, and as many to validate on; real ones if `data` is set."""
+        """Return that number of images to train on, and the same number to validate on; real ones if `data` is set."""
         return search_split(fashion_mnist_set(self.data), images, images) if self.data else noise(images)
 
 

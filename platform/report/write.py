@@ -149,7 +149,7 @@ def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, A
 
 
 def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
-    """Return the table of the incumbents that were retrained with the latest settings; None if there are none."""
+    """Return the table of the incumbents that were retrained with the latest settings; None without any."""
     retrained, settings = ledger.current_retrained(), ledger.retraining
     if settings is None or not retrained:
         return None

@@ -75,7 +75,7 @@ class JobSource(Protocol):
         ...
 
     def next_job(self, driver: "Driver") -> Job | None:
-        """Return one more job; None if there is none at present."""
+        """Return one more job; None without one at present."""
         ...
 
     def has_more(self) -> bool:

@@ -1,6 +1,6 @@
 """The jobs of a driver: trials that optimizers suggest, or incumbents that are retrained.
 
-Retraining uses seeds of its own: a pure function of the experiment's seed, repeat and trial, and above 2**32, where the
+Retraining uses separate seeds: a pure function of the experiment's seed, repeat and trial, and above 2**32, where the
 seeds of a search end.
 """
 
@@ -183,7 +183,7 @@ class RetrainingJobs:
         """Record nothing: the next retraining repeats the job."""
 
     def finish_event(self, status: Ending, reason: str, at: float) -> None:
-        """Record nothing: the status of the experiment stays as it is."""
+        """Record nothing: the status of the experiment stays unchanged."""
 
     def check_failures(self, failures: Sequence[str]) -> None:
         """Raise ExperimentFailed if a retraining failed."""

@@ -69,7 +69,7 @@ def estimate_runtime(config: Config, clock: Callable[[], float] = time.perf_coun
     workers = _workers(config)
     if not workers:
         need = f"workers.cpus = {config.workers.cpus:g} and workers.gpus = {config.workers.gpus:g}"
-        return f"not known: this machine has no room for a worker of {need}"
+        return f"not known: this machine cannot fit a worker of {need}"
     task = problem(config.problem, config.problem_settings)
     space = Subspace(task.space, config.fixed)
     trainer, rng = task.build(task.load(), config.workers.hardware), np.random.default_rng(config.seed)

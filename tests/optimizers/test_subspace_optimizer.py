@@ -1,4 +1,4 @@
-"""An optimizer of the free variables as one of the whole space: the same suggestions, completed, whatever it hears."""
+"""An optimizer of the free variables as one of the whole space: the same suggestions, completed, with any results."""
 
 from collections.abc import Callable
 

@@ -166,7 +166,7 @@ def test_of_another_version_nothing_is_to_be_cut() -> None:
 
 
 def test_a_pause_is_the_time_from_one_driver_of_the_experiment_to_the_next() -> None:
-    """The first driver says that it ends, the second crashes after its last event; retraining is no work on trials."""
+    """The first driver says that it ends, the second crashes after its last event; retraining is not work on trials."""
     ledger = ledger_of(
         [driver(DriverWork.EXPERIMENT, 0.0), *trial_of(RUN, 0, 0.5), Ended("interrupted", 8.0)],
         [driver(DriverWork.RETRAINING, 30.0), RetrainingBegun(3, 10, 2, (), 31.0)],

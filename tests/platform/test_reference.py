@@ -103,10 +103,10 @@ def test_the_cost_and_how_long_it_takes() -> None:
         (
             {"cpus": 3},
             None,
-            "not known: this machine has no room for a worker of workers.cpus = 3 and workers.gpus = 0",
+            "not known: this machine cannot fit a worker of workers.cpus = 3 and workers.gpus = 0",
         ),
-        ({"gpus": 0.5}, None, "not known: this machine has no room for a worker of workers.cpus = 1 and workers.gpus"),
-        ({"kind": "in-process", "gpus": 1}, None, "not known: this machine has no room"),
+        ({"gpus": 0.5}, None, "not known: this machine cannot fit a worker of workers.cpus = 1 and workers.gpus"),
+        ({"kind": "in-process", "gpus": 1}, None, "not known: this machine cannot fit"),
     ],
 )
 def test_what_is_timed_is_a_worker_as_the_configuration_has_it(

@@ -1,4 +1,4 @@
-"""Optimizers that begin with trials of an earlier experiment: what they hear, what it costs, and every way to go on."""
+"""Optimizers with trials of an earlier experiment: what they receive, what it costs, and every way to resume."""
 
 import json
 from collections.abc import Callable, Mapping
