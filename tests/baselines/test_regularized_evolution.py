@@ -30,7 +30,7 @@ def test_fifty_random_trials_then_children() -> None:
 
 
 def parents(optimizer: RegularizedEvolution, objectives: list[float], children: int) -> np.ndarray:
-    """How often each of the trials with these objectives is a parent; children have no results, so the population stays."""
+    """How often each of the trials with these objectives is a parent; without results, the population stays."""
     run_trials(optimizer, objectives)
     counts = np.zeros(len(objectives))
     for _ in range(children):
