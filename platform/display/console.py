@@ -14,7 +14,7 @@ FILE_WIDTH = 1000
 
 def make_console(file: TextIO | None = None) -> Console:
     """Return a console that never raises for a closed pipe or a full disk. file: standard output if None."""
-    console = Console(file=cast(TextIO, BestEffortStream(file or sys.stdout)))
+    console = Console(file=cast(TextIO, BestEffortStream(file or sys.stdout)), emoji=False)
     if not console.is_terminal:
         console.width = FILE_WIDTH
     return console

@@ -30,7 +30,7 @@ class RunDirectory:
     config: the configuration with every default. lock: held while a driver works here; driver: who holds it.
     environment: versions, commit, host and devices. problem: user-defined problem and optimizers, for reading.
     checkpoints: folder of unfinished trainings. report: folder of the page and its figures.
-    secret: tracking URI with its password. artifacts: folder of the default MLflow store.
+    artifacts: folder of the default MLflow store.
     """
 
     root: Path
@@ -51,7 +51,6 @@ class RunDirectory:
     summary = _path("summary.json")
     report = _path("report")
     page = _path("report/index.html")
-    secret = _path("mlflow.secret")
     artifacts = _path("mlartifacts")
 
     @property
