@@ -1,4 +1,4 @@
-"""A function minimised in this process: found, failed, interrupted, gone on with, refused."""
+"""A function minimised in this process: found, failed, interrupted, resumed, refused."""
 
 import linecache
 import os

@@ -1,4 +1,4 @@
-"""What a notebook sees of run directories is what their reports say, and looking leaves them as they are."""
+"""What a notebook sees of run directories is what their reports say, and reading does not change them."""
 
 import json
 from dataclasses import replace

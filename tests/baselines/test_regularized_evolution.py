@@ -30,7 +30,7 @@ def test_fifty_random_trials_then_children() -> None:
 
 
 def parents(optimizer: RegularizedEvolution, objectives: list[float], children: int) -> np.ndarray:
-    """How often each of the trials with these objectives is a parent; no child is told, so the population stays."""
+    """How often each of the trials with these objectives is a parent; without results, the population stays."""
     run_trials(optimizer, objectives)
     counts = np.zeros(len(objectives))
     for _ in range(children):
@@ -69,13 +69,13 @@ def test_the_population_ages() -> None:
 
 
 def test_the_order_of_results_makes_the_population() -> None:
-    """Trials told late are young: the last `population` told, not asked."""
+    """Trials that end late are young: the population is the last ones to end, not to be asked for."""
     optimizer = RegularizedEvolution(SPACE, population=3, tournament=100)
     trials = [optimizer.ask() for _ in range(4)]
     for i, objective in ((3, 0.0), (2, 5.0), (1, 4.0), (0, 3.0)):
         optimizer.tell(trials[i], objective)
     child = optimizer.ask()
-    assert child.parent == 0  # trial 3 was better but told first
+    assert child.parent == 0  # trial 3 was better but ended first
 
 
 def test_children_are_random_until_something_is_told() -> None:

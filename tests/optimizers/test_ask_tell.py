@@ -1,4 +1,4 @@
-"""Objects with ask and tell as optimizers: what they hear and when, how they are restored, and what is refused."""
+"""Objects with ask and tell as optimizers: what they receive and when, how they are restored, and what is refused."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 9), Nominal("op", ["a", "b"]
 
 
 class Recorder:
-    """Suggests what is next, and writes down what it is told."""
+    """Suggests what is next, and records what it receives."""
 
     def __init__(self, space: Space, seed: int, start: int = 0) -> None:
         self.space, self.seed, self.count, self.heard = space, seed, start, list[tuple[Configuration, float]]()

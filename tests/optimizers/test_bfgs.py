@@ -128,7 +128,7 @@ def test_never_worse_than_the_start_and_never_outside(seed: int, iterations: int
 
 
 def test_infinite_values_are_walked_around() -> None:
-    """The minimum of x + 1/x^2-like barriers lies beside a region where the objective is infinite."""
+    """The minimum of x + 1/x^2-like barriers is next to a region where the objective is infinite."""
 
     def objective(x: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         inside = x[:, 0] > 0.1

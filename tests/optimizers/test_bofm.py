@@ -25,7 +25,7 @@ TWELVE = Space([Nominal("op", ["a", "b", "c"]), Integer("k", 0, 3)])
 
 
 def score(configuration: Configuration) -> float:
-    """A smooth bowl over whatever is there."""
+    """A smooth bowl over all variables."""
     total = 0.0
     for name, best in (("x", 0.3), ("z", 0.2), ("k", 3)):
         if name in configuration:

@@ -106,7 +106,7 @@ def test_nothing_to_do_takes_no_number() -> None:
 
 
 def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
-    """However many trials were told before: the third ask is the third ask."""
+    """However many results there were before: the third ask is the third ask."""
     patient, hasty = Drawing(SPACE, seed=3, epochs=25), Drawing(SPACE, seed=3, epochs=25)
     for optimizer, value in ((patient, 0.0), (hasty, 9.0)):
         for _ in range(2):

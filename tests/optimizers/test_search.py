@@ -191,7 +191,7 @@ def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> N
 
 
 def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space) -> None:
-    """The best starts are known in turn, as if pending: the same draws then give the next best, and as many of them."""
+    """The best starts are known in turn, as if pending: the same draws then give the next best ones."""
     problem = make_problem(space, 8)
     surface, size = surface_of(problem), SearchSettings(random_points=60, spray_points=10, starts=3)
     incumbent, known = problem.X[int(problem.y.argmin())], np.empty((0, len(space)))

@@ -279,7 +279,7 @@ def test_a_missing_suggestion_is_named(uninterrupted: Path) -> None:
 
 
 class Recorder(Observer):
-    """Remembers what it is told, and raises after that if it is to fail."""
+    """Records the results, and raises after that if it is to fail."""
 
     def __init__(self, fails: bool = False) -> None:
         self.calls: list[Any] = []

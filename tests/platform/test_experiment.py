@@ -1,4 +1,4 @@
-"""What an experiment is built of: the designs that the optimizers of a repeat share, and what BO-FM is told."""
+"""What an experiment is built of: the designs that the optimizers of a repeat share, and what BO-FM receives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How trials end badly, and a journal too: each kind is told apart, and told of, in every place that people read."""
+"""How trials end badly, and a journal too: each kind is named, in every output."""
 
 import csv
 import errno
@@ -46,12 +46,12 @@ def test_a_failure_and_a_timeout_are_told_apart_everywhere(
         if trial.id == 2:
             time.sleep(60)
         if trial.id == 4:
-            raise MemoryError("no room for 1 GiB")
+            raise MemoryError("no space for 1 GiB")
         return evaluate(self, trial)
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
     assert main(["run", "smoke", *LITTLE, "-o", "budget.trial_seconds=0.3", "--out", str(out)]) == 0
-    late, failed = "timed out after 0.3 s (budget.trial_seconds)", "MemoryError: no room for 1 GiB"
+    late, failed = "timed out after 0.3 s (budget.trial_seconds)", "MemoryError: no space for 1 GiB"
     expected = {"2": ("timed_out", late), "4": ("failed", failed)}
     for row in rows(out):
         assert (row["status"], row["reason"]) == expected.get(row["trial"], ("finished", ""))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import journal_dicts, restored
+from support import journal_dicts, restore_run
 
 from fmnas.optimizers import random_design
 from fmnas.platform.cli import main
@@ -142,7 +142,7 @@ def test_an_older_experiment_has_nothing_fixed_and_goes_on(tmp_path: Path) -> No
     assert config["fixed"] == {}
     older = {key: value for key, value in config.items() if key not in ("fixed", "objective")}
     assert check_config(older, "here") == check_config(config, "here")
-    state = restored(out)
+    state = restore_run(out)
     assert [type(run.optimizer).__name__ for run in state.experiment.runs.values()] == ["RandomSearch"], (
         "nothing stands between"
     )

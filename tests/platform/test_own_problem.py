@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import restored
+from support import restore_run
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
@@ -293,7 +293,7 @@ def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -
     write(here / "failing.py", FAILING.replace("RESULTS[configuration", "configuration['x'] + RESULTS[configuration"))
     competitors = ["random", {"name": "regularized-evolution", "population": 3, "tournament": 2}]
     assert run(here, "failing.py", optimizers=competitors, budget={"evaluations": 40}) == 0
-    state = restored(here / "run")
+    state = restore_run(here / "run")
     for name, done in state.experiment.runs.items():
         outcomes = [outcome for outcome in state.ledger.results if outcome.run == name]
         worst, expected = None, []
@@ -310,7 +310,7 @@ def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -
 def test_a_penalty_that_is_given_is_told(here: Path) -> None:
     write(here / "failing.py", FAILING.replace("))])", "))], penalty=9)"))
     assert run(here, "failing.py", optimizers=["random"], budget={"evaluations": 20}) == 0
-    state = restored(here / "run")
+    state = restore_run(here / "run")
     (done,) = state.experiment.runs.values()
     assert {evaluation.objective for _, evaluation in done.optimizer.history} == {9.0, 0.5}
     assert state.ledger.runs[done.name].incumbent == 0.5  # a penalty is not a result

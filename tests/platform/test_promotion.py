@@ -1,4 +1,4 @@
-"""Promoted trials that go on from the trial they continue: what they give, what they share, what a resume refuses."""
+"""Promoted trials that resume the trial they continue: what they give, what they share, what a resume refuses."""
 
 import json
 import shutil
@@ -116,7 +116,7 @@ def test_a_resume_changes_no_number(whole: tuple[Path, int], tmp_path: Path) -> 
 
 
 def copy_with_config(run: Path, out: Path, old: str, new: str) -> RunDirectory:
-    """A copy of a run directory whose configuration says something else."""
+    """A copy of a run directory whose configuration differs."""
     shutil.copytree(run, out)
     text = (out / "config.yaml").read_text()
     assert text.count(old) == 1
@@ -125,7 +125,7 @@ def copy_with_config(run: Path, out: Path, old: str, new: str) -> RunDirectory:
 
 
 def begun_so(directory: RunDirectory, old: str, new: str) -> RunDirectory:
-    """With a journal whose first event says something else, too."""
+    """With a journal whose first event differs, too."""
     head, *rest = read_journal(directory.journal)
     text = json.dumps(event_to_dict(head), separators=(",", ":"))
     assert text.count(old) == 1

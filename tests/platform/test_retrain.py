@@ -124,7 +124,7 @@ def test_a_retraining_that_fails_is_exit_code_1_and_can_be_gone_on_with(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(self: object, trial: object) -> None:
-        raise MemoryError("no room")
+        raise MemoryError("no space")
 
     with monkeypatch.context() as patch:
         patch.setattr(FinalTrainer, "evaluate", broken)
@@ -133,8 +133,8 @@ def test_a_retraining_that_fails_is_exit_code_1_and_can_be_gone_on_with(
     ending = json.loads(printed.out.splitlines()[-1])
     assert (ending["event"], ending["status"], ending["exit_code"]) == ("ending", "failed", 1)
     assert ending["resume_command"].endswith(f"retrain {out}")
-    assert "MemoryError: no room" in ending["reason"]
-    assert "MemoryError: no room" in printed.err
+    assert "MemoryError: no space" in ending["reason"]
+    assert "MemoryError: no space" in printed.err
     assert not (out / "retrained.csv").exists()
     assert main(["retrain", str(out)]) == 0
 

@@ -1,4 +1,4 @@
-"""Optimizers that begin with trials of an earlier experiment: what they hear, what it costs, and every way to go on."""
+"""Optimizers with trials of an earlier experiment: what they receive, what it costs, and every way to resume."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import begun
+from support import begun_event
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.platform.config.schema import Config
@@ -52,7 +52,7 @@ def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[
     rng = np.random.default_rng(1)
     trials = []
     for repeat in range(repeats):
-        some = [Trial(i, subspace.complete(subspace.free.sample(rng)), epochs, "random") for i in range(count)]
+        some = [Trial(i, subspace.add_fixed(subspace.free.sample(rng)), epochs, "random") for i in range(count)]
         evaluated = [(trial, task.trainer.evaluate(trial)) for trial in some]
         trials.append(
             tuple(
@@ -184,8 +184,8 @@ def test_the_ledger_has_what_every_optimizer_began_with(configured: Configured) 
     known = knowledge_for(config)
     first, second = ({name: known[name]} for name in ("regularized-evolution", "bo-fm"))
     extended = Extended({}, config.model_dump(mode="json"), 0.0, second)
-    assert fold([begun(config, first), extended]).warm_starts == known
-    assert fold([begun(config)]).warm_starts == {}
+    assert fold([begun_event(config, first), extended]).warm_starts == known
+    assert fold([begun_event(config)]).warm_starts == {}
 
 
 @given(

@@ -74,7 +74,7 @@ def test_from_the_command_to_the_page_without_the_earlier_directory(
     summary = json.loads((out / "summary.json").read_text())
     shares = {row["optimizer"]: row["shares"][WARM_START] for row in summary["sanity_checks"]}
     assert shares == {"random": 0.0, "regularized-evolution": 5 / 8}
-    assert not summary["incidents"]  # where a trial is from is none
+    assert not summary["incidents"]  # the origin of a trial is not one
     assert all(row["notes"] == 0 for row in summary["ledger"])
     assert main(["extend", str(out), "-o", "budget.evaluations=9", *FAST[-2:]]) == 0
     assert main(["extend", str(out), "-o", "repeats=3", *FAST[-2:]]) == 2
