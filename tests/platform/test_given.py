@@ -85,7 +85,9 @@ def test_a_run_directory_with_a_name_that_is_too_long_is_explained(
 
 
 @pytest.mark.parametrize("command", ["status", "report", "replay", "resume", "retrain", "sync", "ui"])
-def test_a_file_is_no_run_directory(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_place_of_a_run_directory_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("problem: func2c\n")
     assert f"{path} is no run directory" in complaint([command, path], capsys)
@@ -113,7 +115,7 @@ def test_a_new_directory_in_one_that_may_not_be_entered_is_explained(
 
 
 @pytest.mark.parametrize("name", ["journal.jsonl", "config.yaml", "driver.lock"])
-def test_files_that_may_not_be_read_are_no_locks_to_remove(
+def test_unreadable_files_are_not_reported_as_locks_to_remove(
     name: str, open_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file_name in ("journal.jsonl", "config.yaml", "driver.lock"):

@@ -96,7 +96,7 @@ class Half(BOHB):
     ("name", "words"),
     [("Mine", "own: a population of 50 takes all of 10"), ("Small", ""), ("Half", "own: its model needs 10 results")],
 )
-def test_the_same_is_said_of_one_of_ones_own_that_has_other_options(tmp_path: Path, name: str, words: str) -> None:
+def test_the_same_warning_for_a_custom_optimizer_with_other_options(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "own.py").write_text(OWN)
     warnings = design_warnings(config([{"name": "own", "use": f"{tmp_path}/own.py:{name}"}], evaluations=10))
     assert [line[: len(words)] for line in warnings] == ([words] if words else [])
