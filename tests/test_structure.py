@@ -31,6 +31,25 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 """An integration imports the library that it integrates; no other package below the platform does."""
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
+LINE_BUDGETS = {
+    "search_spaces": 1_500,
+    "trainers": 3_950,
+    "optimizers": 3_450,
+    "baselines": 1_900,
+    "integrations": 750,
+    "testing": 650,
+    "comparison": 4_450,
+    "platform": 10_450,
+    "platform/config": 1_500,
+    "platform/display": 900,
+    "platform/experiment": 2_450,
+    "platform/mlflow": 1_050,
+    "platform/report": 550,
+    "platform/runner": 1_200,
+    "platform/workers": 1_300,
+    "api": 400,
+}
+"""Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))
 LONGEST, SHORTEST = 400, 60
 SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
@@ -107,6 +126,17 @@ def test_files_are_not_too_short(path: Path) -> None:
     """A file holds more than one function, except __init__.py and where one method, function or figure is a file."""
     if path.name != "__init__.py" and relative(path) not in MAY_BE_SHORT and relative(path.parent) not in SMALL_FILES:
         assert len(path.read_text().splitlines()) >= SHORTEST
+
+
+@pytest.mark.parametrize("package", LINE_BUDGETS)
+def test_a_package_stays_within_its_budget_of_lines(package: str) -> None:
+    lines = sum(len(path.read_text().splitlines()) for path in (ROOT / package).rglob("*.py"))
+    assert lines <= LINE_BUDGETS[package]
+
+
+def test_every_package_has_a_budget_of_lines() -> None:
+    packages = {relative(path.parent) for path in MODULES if path.parent.parent in (ROOT, ROOT / "platform")}
+    assert packages - {"configs"} == set(LINE_BUDGETS)
 
 
 def test_platform_does_not_shadow_the_standard_library() -> None:
