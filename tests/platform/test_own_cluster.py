@@ -164,7 +164,8 @@ def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> N
         assert re.search(logs, " ".join(errors.split()))
         assert "Traceback" not in errors
         last = read_journal(tmp_path / process / "journal.jsonl")[-1]
-        assert isinstance(last, Ended) and last.status == "failed"
+        assert isinstance(last, Ended)
+        assert last.status == "failed"
         assert re.search(logs, last.reason)
         assert (tmp_path / process / "summary.json").exists()
 

@@ -142,7 +142,7 @@ def test_a_name_is_whole_in_the_record_and_short_where_people_read_it(here: Path
     assert display_name("func2c") == "func2c"
 
 
-def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
+def test_a_file_finds_the_modules_next_to_it_and_is_found_without_its_folder(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "deep").mkdir()
@@ -307,7 +307,7 @@ def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -
         assert not done.optimizer.pending
 
 
-def test_a_penalty_that_is_given_is_told(here: Path) -> None:
+def test_a_configured_penalty_is_the_result_of_a_failure(here: Path) -> None:
     write(here / "failing.py", FAILING.replace("))])", "))], penalty=9)"))
     assert run(here, "failing.py", optimizers=["random"], budget={"evaluations": 20}) == 0
     state = restore_run(here / "run")

@@ -113,7 +113,7 @@ class Half(BOHB):
     ("name", "advice"),
     [("Mine", "optimizers.0.population=2"), ("Small", ""), ("Half", "budget.evaluations=11")],
 )
-def test_a_users_optimizer_with_other_options_is_warned_of_as_well(tmp_path: Path, name: str, advice: str) -> None:
+def test_the_same_warning_for_a_custom_optimizer_with_other_options(tmp_path: Path, name: str, advice: str) -> None:
     (tmp_path / "own.py").write_text(OWN)
     warnings = design_warnings(config([{"name": "own", "use": f"{tmp_path}/own.py:{name}"}], evaluations=10))
     assert len(warnings) == bool(advice)
