@@ -59,7 +59,7 @@ def test_too_few_repeats_for_a_verdict_are_said(names: list[str], repeats: int, 
 @pytest.mark.parametrize(
     ("optimizers", "evaluations", "named", "advice"),
     [
-        (["random", evolution()], 50, ["50"], "optimizers.1.population=10"),
+        (["random", evolution()], 50, ["50"], "optimizers.1.population=10 -o optimizers.1.tournament=3"),
         ([evolution(population=6), "random"], 100, ["15", "6"], "optimizers.0.tournament=2"),
         (["bohb", "random"], 10, ["10"], "budget.evaluations=11"),
         ([{"name": "bohb", "min_points_in_model": 20}, "random"], 15, ["25"], "budget.evaluations=26"),
@@ -75,9 +75,8 @@ def test_a_setting_that_makes_an_optimizer_useless_is_named_and_the_advice_helps
     assert set(named) <= set(re.findall(r"\d+", text.partition("-o ")[0]))
     assert text.endswith(f"-o {advice}")
     data = config(optimizers, evaluations).model_dump(mode="json")
-    for _ in range(2):  # a smaller population may need a smaller tournament, too
-        for warning in design_warnings(check_config(data, "here")):
-            apply_override(data, warning.rpartition("-o ")[2])
+    for override in advice.split(" -o "):
+        apply_override(data, override)
     assert design_warnings(check_config(data, "here")) == []
 
 
