@@ -172,7 +172,7 @@ def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses(method: ty
 
 def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
     CoCaBO(Space([Integer("n", 1, 2000)]), initial_design=[])
-    with pytest.raises(OptimizerError, match=r"n has 2001 values: .* at most 2000; make it a Real"):
+    with pytest.raises(OptimizerError, match=r"n has 2001 values.* 2000.*Real"):
         CoCaBO(Space([Integer("n", 1, 2001)]), initial_design=[])
 
 

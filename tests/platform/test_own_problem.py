@@ -180,7 +180,7 @@ def test_a_file_finds_the_modules_next_to_it_and_is_found_without_its_folder(
         ("def f(:", ["cannot be imported", "SyntaxError", "line 6"]),
         ("import no_such_package", ["cannot be imported", "No module named 'no_such_package'"]),
         ("X = 1", ["no problem", "@objective"]),
-        ("f = objective([Real('x', 0, 1), Real('x', 0, 1)])", ["given twice: ['x']"]),
+        ("f = objective([Real('x', 0, 1), Real('x', 0, 1)])", ["duplicates: ['x']", "line 6"]),
         (
             "f = objective([Real('objective', 0, 1)])(lambda c: 0)",
             ["'objective' has the name of a column", "objective_"],
@@ -189,7 +189,7 @@ def test_a_file_finds_the_modules_next_to_it_and_is_found_without_its_folder(
         ("f = objective([Real('arrangement', 0, 1)])(lambda c: 0)", ["'arrangement' has the name of a column"]),
         ("f = objective([Real('fallback', 0, 1)])(lambda c: 0)", ["'fallback' has the name of a column"]),
         ("f = objective([Real('error_seed_1', 0, 1)])(lambda c: 0)", ["'error_seed_1' has the name of a column"]),
-        ("f = objective([Real('x', 0, 1)])(lambda c, depth: 0)", ["nothing is known of its parameter 'depth'"]),
+        ("f = objective([Real('x', 0, 1)])(lambda c, depth: 0)", ["'depth'", "configuration", "line 6"]),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_touched(
