@@ -112,7 +112,7 @@ def test_examples_keep_the_rules(file: str) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_command_has_a_run_directory_of_its_own() -> None:
+def test_each_command_has_a_separate_run_directory() -> None:
     folders = [command.partition("--out ")[2] for command in COMMANDS if command.startswith("run ")]
     assert all(folders)
     assert len(set(folders)) == len(folders) == 2
@@ -135,7 +135,7 @@ def test_with_the_examples_where_the_page_says_the_tests_pass(tmp_path: Path) ->
     for file, name, entry in ENTRIES:
         add(project / file, rf"^{name}\b.* = [\[{{]\n", f"{entry},\n")
     tests = ["test_structure.py", "comparison/test_page.py", "trainers/test_synthetic.py", "platform/test_options.py"]
-    tests += ["platform/test_problems.py::test_a_failure_is_told_as_a_bad_result_of_each_problem"]
+    tests += ["platform/test_problems.py::test_a_failure_is_a_bad_result_of_each_problem"]
     chosen = "not wheel and (not test_options or every_option or hill)"
     command = [sys.executable, "-m", "pytest", "-k", chosen, *(f"tests/{file_name}" for file_name in tests)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -152,7 +152,7 @@ def add(path: Path, after: str, text: str) -> None:
 
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: row.name)
-def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: Any) -> None:
+def test_an_optimizer_continues_the_same_from_its_history(row: Any) -> None:
     setting = registry.OptimizerContext(3, 5, 12, False, tuple(random_design(SPACE, 4, 0)))
     optimizer, again = (row.build(SPACE, setting, {}) for _ in range(2))
     for _ in range(12):

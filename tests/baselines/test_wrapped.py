@@ -83,7 +83,7 @@ def build_informed(method: type[WrappedOptimizer]) -> Any:
     return optimizer
 
 
-def test_what_optuna_is_told() -> None:
+def test_trials_passed_to_optuna() -> None:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import TrialState
 
@@ -107,7 +107,7 @@ def test_what_optuna_is_told() -> None:
         }
 
 
-def test_what_smac_is_told() -> None:
+def test_trials_passed_to_smac() -> None:
     history = build_informed(SMAC).selector(seed=0)._runhistory
     from ConfigSpace import CategoricalHyperparameter, UniformFloatHyperparameter, UniformIntegerHyperparameter
     from smac.runhistory import StatusType
@@ -136,7 +136,7 @@ def test_what_smac_is_told() -> None:
     }
 
 
-def test_what_botorch_is_told() -> None:
+def test_trials_passed_to_botorch() -> None:
     """In the order of the results; the columns are rate, x, op, k, width, g."""
     acquisition = build_informed(BoTorch).acquisition()
     model = acquisition.model

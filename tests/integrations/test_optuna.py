@@ -77,7 +77,7 @@ def test_running_trials_are_pending_with_what_they_have_not_asked_for_yet() -> N
     assert len(set(ask_next(study, 6)) | {("p", None), ("q", 1), ("r", "1")}) == 9
 
 
-def test_a_study_goes_on_with_another_sampler_and_a_pickled_one() -> None:
+def test_a_study_continues_with_another_sampler_and_a_pickled_one() -> None:
     study = nine(pickle.loads(pickle.dumps(BOFMSampler(seed=0, n_startup_trials=3))))
     first = ask_next(study, 3)
     study.sampler = BOFMSampler(seed=5, n_startup_trials=3)

@@ -64,7 +64,7 @@ def test_each_domain_is_a_range_that_holds_what_tune_draws(domain: Any, expected
     [tune.randn(), tune.grid_search([1, 2]), tune.sample_from(lambda _: 1), [tune.uniform(0, 1)], tune.uniform(1, 0)],
     ids=["normal", "grid", "function", "list", "empty"],
 )
-def test_what_is_no_range_is_refused_by_name(domain: Any) -> None:
+def test_invalid_ranges_are_refused_by_name(domain: Any) -> None:
     with pytest.raises(OptimizerError, match=r"^net/p"):
         ranges_of({"net": {"p": domain}})
 
@@ -117,7 +117,7 @@ def test_an_error_before_any_result_is_forgotten() -> None:
     assert not searcher.optimizer.pending
 
 
-def test_a_restored_search_goes_on_as_the_saved_one(tmp_path: Path) -> None:
+def test_a_restored_search_continues_as_the_saved_one(tmp_path: Path) -> None:
     saved, restored = search(), BOFMSearch(seed=0, n_startup_trials=3)
     saved.suggest("forgotten")
     saved.on_trial_complete("forgotten")

@@ -36,7 +36,7 @@ def built(make: Callable[..., Any], **given: Any) -> AskTellOptimizer:
     return optimizer_from_factory(make)(SPACE, **given)
 
 
-def test_it_hears_every_result_and_of_the_initial_design() -> None:
+def test_it_receives_every_result_and_the_initial_design() -> None:
     made = []
 
     def make(space: Space, seed: int) -> Recorder:
@@ -87,7 +87,7 @@ def test_a_pair_of_functions_will_do_and_what_it_draws_is_its_own() -> None:
     assert len(set(ask_values(5, 1))) == 3
 
 
-def test_a_private_random_state_goes_on_and_leaves_the_callers() -> None:
+def test_a_private_random_state_persists_and_leaves_the_callers_unchanged() -> None:
     private = IsolatedRNG(2**40 + 1)
     draws, callers = [], []
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_options_and_what_the_platform_sets_reach_it() -> None:
         (None, "no trial is pending"),
     ],
 )
-def test_what_is_no_configuration_is_refused(suggested: Any, words: str) -> None:
+def test_invalid_configurations_are_refused(suggested: Any, words: str) -> None:
     optimizer = built(lambda space, seed: (lambda: suggested, lambda *told: None))
     with pytest.raises((OptimizerError, ValueError), match=words):
         optimizer.ask()

@@ -62,7 +62,7 @@ def test_it_suggests_what_the_inner_one_would_and_completes_it(name: str, fixed:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_restored_it_goes_on_as_if_nothing_had_happened(name: str) -> None:
+def test_a_restored_optimizer_continues_the_same(name: str) -> None:
     subspace = Subspace(SPACE, MIXED)
     first = SubspaceOptimizer(subspace, MAKERS[name](subspace.free))
     trials = run_trials(first)

@@ -105,7 +105,7 @@ def test_the_run_that_has_spent_least_goes_first(
         spent[run] += epochs
 
 
-def test_no_result_is_told_before_it_is_on_disk(
+def test_no_result_reaches_the_optimizer_before_it_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drive: Drive, configured: Configured, results: Results
 ) -> None:
     synced: list[int] = []

@@ -157,7 +157,7 @@ def differences(journal: Path, *stages: Config) -> list[Mismatch]:
 
 
 @pytest.mark.parametrize(("name", "share"), [("cocabo", 1.0), ("cocabo", 0.5)])
-def test_who_is_told_two_budgets_is_followed_to_the_last_number(
+def test_an_optimizer_with_two_budgets_is_replayed_to_the_last_number(
     tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, name: str, share: float
 ) -> None:
     """Finished or not when it was extended; and it is not a run that knew the larger budget from the start."""

@@ -35,7 +35,7 @@ def results(out: Path) -> set[tuple[str, ...]]:
     return {(r["run"], r["trial"], r["x1"], r["h1"], r["objective"]) for r in rows(out)}
 
 
-def test_a_failure_and_a_timeout_are_told_apart_everywhere(
+def test_a_failure_and_a_timeout_differ_in_every_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mlflow import MlflowClient
@@ -151,7 +151,7 @@ def test_a_line_that_is_lost_can_be_left_out_and_the_others_kept(whole: Path, tm
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5"])
-def test_a_result_that_is_none_is_a_failure_and_the_experiment_goes_on(
+def test_an_invalid_result_is_a_failure_and_the_experiment_continues(
     value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, evaluate = tmp_path / "run", FunctionTrainer.evaluate
@@ -183,7 +183,7 @@ def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
         assert answer.reason.startswith("TrainerError: it returned")
 
 
-def test_an_optimizer_that_cannot_hear_a_result_ends_the_experiment_and_nothing_is_lost(
+def test_an_optimizer_that_fails_at_a_result_ends_the_experiment_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"

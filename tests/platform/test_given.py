@@ -88,7 +88,9 @@ def test_a_run_directory_with_a_name_that_is_too_long_is_explained(
 
 
 @pytest.mark.parametrize("command", ["status", "report", "replay", "resume", "retrain", "sync", "ui"])
-def test_a_file_is_no_run_directory(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_place_of_a_run_directory_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("problem: func2c\n")
     message = complaint([command, path], capsys)

@@ -23,7 +23,7 @@ class Case:
     option: str
     value: Any
     asks: int
-    more: tuple[tuple[str, Any], ...] = ()
+    others: tuple[tuple[str, Any], ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:

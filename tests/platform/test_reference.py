@@ -136,7 +136,7 @@ def test_options_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[st
     assert "random search: no options" in output
 
 
-def test_configurations_that_fail_are_passed_over_and_told_of(tmp_path: Path) -> None:
+def test_configurations_that_fail_are_skipped_and_reported(tmp_path: Path) -> None:
     file = tmp_path / "half.py"
     file.write_text(
         "from fmnas.search_spaces import Nominal\nfrom fmnas.trainers import objective\n\n\n"

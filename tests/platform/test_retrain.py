@@ -86,7 +86,7 @@ def test_real_data_real_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert not (out / "driver.json").exists()
 
 
-def test_what_is_interrupted_goes_on_and_nothing_is_trained_twice(
+def test_an_interrupted_retraining_resumes_and_nothing_is_trained_twice(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained: list[int] = []
@@ -120,7 +120,7 @@ def test_what_is_interrupted_goes_on_and_nothing_is_trained_twice(
     assert (out / "retrained.csv").read_bytes() == before
 
 
-def test_a_retraining_that_fails_is_exit_code_1_and_can_be_gone_on_with(
+def test_a_retraining_that_fails_is_exit_code_1_and_can_be_resumed(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(self: object, trial: object) -> None:

@@ -141,9 +141,7 @@ def test_it_is_resumed_after_any_record(
             assert differences(again, known, config) == []
 
 
-def test_what_it_suggests_follows_from_what_it_was_told_alone(
-    tmp_path: Path, drive: Drive, configured: Configured
-) -> None:
+def test_its_suggestions_follow_from_its_results_alone(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     """As if the same configurations had been its initial design, and had come out so."""
     config = configured(optimizers=[EVOLUTION], budget={"evaluations": 7})
     known = knowledge_for(config)
@@ -233,7 +231,7 @@ class Boaster(Stubborn):
         return Suggestion(self.space.sample(rng), WARM_START)
 
 
-def test_no_optimizer_says_so_itself(configured: Configured) -> None:
+def test_no_optimizer_adds_the_note_itself(configured: Configured) -> None:
     space = problem("func2c", configured().problem_settings).space
     with pytest.raises(OptimizerError, match="origin = 'warm_start': it must be one of initial, random"):
         Boaster(space).ask()

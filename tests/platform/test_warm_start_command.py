@@ -125,7 +125,7 @@ def test_another_experiment_in_its_place_is_refused(
     assert files(out) == before
 
 
-def test_a_problem_whose_file_was_altered_since_is_told(tmp_path: Path) -> None:
+def test_a_problem_whose_file_has_changed_is_reported(tmp_path: Path) -> None:
     mine, source, out = tmp_path / "altered_mine.py", tmp_path / "source", tmp_path / "out"
     mine.write_text(MINE)
     problem = f"problem={mine}:bowl"
@@ -178,7 +178,7 @@ def test_whose_trials_are_meant(earlier: Path) -> None:
     assert "Did you mean 'random'?" in load_refused(warm(f"{earlier}:randon"))
 
 
-def test_a_colon_in_a_directory_is_no_label_before_a_slash(earlier: Path, tmp_path: Path) -> None:
+def test_a_colon_before_a_slash_does_not_start_a_label(earlier: Path, tmp_path: Path) -> None:
     source = Path(shutil.copytree(earlier, tmp_path / "a:b"))
     ((_, data),) = load_warm_starts(make_config(warm(f"{source}/", "e"))).items()
     assert data.label == "e"
