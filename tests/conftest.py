@@ -23,41 +23,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A test that imports mlflow itself must send nothing home either.
 os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
 
-SLOW = {
-    "api": ("results", "minimize", "pages"),
-    "benchmarks": ("paper_tables",),
-    "baselines": ("ask_tell_contract", "boundary", "bofm_beats_random_search", "bohb", "wrapped"),
-    "comparison": ("duplicates", "figures", "page", "page_in_browser", "report", "retrained", "tradeoff"),
-    "integrations": ("botorch", "examples", "optuna", "optuna_own_tests", "ray_tune"),
-    "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
-    "on_ray": ("board", "deadline", "device_failures", "own_problem_on_ray", "pool"),
-    "platform": (
-        *("check", "checkpoints", "cluster", "command_line", "doctor"),
-        *("failures", "given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_optimizer"),
-        *("extend", "extend_command", "options", "own_data", "own_problem"),
-        *("problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
-        *("safety", "status", "stop", "strange_optimizer"),
-    ),
-    "mlflow": ("background", "credentials", "own_store", "postgresql", "reconciler", "sync", "ui"),
-    "trainers": (
-        *("capture_guard", "early_validation", "fast_network"),
-        *("image_trainer", "interruption", "largest_cell", "memory", "promotion", "stacked_training"),
-    ),
-    "tests": (
-        "contributing",
-        "examples",
-        "mutants",
-        "own_optimizer_docs",
-    ),
-}
-"""The files of each folder whose tests take long, one by one or together. In other files, a slow test has the mark."""
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what is slow, and puts it first: quick files fill up what is left at the end, when workers run dry."""
-    for item in items:
-        if item.path.stem.removeprefix("test_") in SLOW.get(item.path.parent.name, ()):
-            item.add_marker("slow")
+    """Run slow tests first: quick files then fill up the end, when workers run out of tests."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -25,6 +25,8 @@ from fmnas.platform.cli import main
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 BLOCK = r"`:\n\n```python\n(.*?)```"

@@ -9,6 +9,8 @@ import pytest
 
 from fmnas.platform.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = sorted((ROOT / "examples").glob("*.yaml"))
 QUICK = ("workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=6", "repeats=1")

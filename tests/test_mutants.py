@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "mutants.py"
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(SCRIPT.parent))

@@ -10,6 +10,8 @@ import yaml
 
 from fmnas.platform.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "own-optimizer.md").read_text()
 EXAMPLE = ROOT / "examples" / "own_optimizers.yaml"

@@ -24,6 +24,8 @@ from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryErr
 from fmnas.search_spaces import Evaluation, FmnasError, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.trainers import Problem, TrainerError, objective
 
+pytestmark = pytest.mark.slow
+
 SPACE = [Real("x", -5.0, 5.0), Nominal("kind", ["a", "b"])]
 
 

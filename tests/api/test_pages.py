@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from fmnas.api import minimize
 from fmnas.platform.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), flags=re.DOTALL)
 CELLS = json.loads((ROOT / "docs" / "notebook.ipynb").read_text())["cells"]

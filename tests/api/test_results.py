@@ -15,6 +15,8 @@ from fmnas.comparison.summary import Remark
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
 
+pytestmark = pytest.mark.slow
+
 FAST = ("workers.kind=in-process", "tracking.enabled=false", "initial_design=3", "budget.evaluations=6", "repeats=2")
 EVOLUTION = "{name: regularized-evolution, population: 4, tournament: 2}"
 

@@ -30,6 +30,8 @@ from fmnas.testing.optimizers import (
 )
 from fmnas.testing.subject import CONSTRAINED, DESIGN, DESIGN_SEED, EPOCHS, SPACES, run_sequentially
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STRANGERS = {
     row.name: row

@@ -15,6 +15,8 @@ from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration
 from fmnas.trainers.problem import authors_points
 
+pytestmark = pytest.mark.slow
+
 QUICK = Mode(FitSettings(starts=3, screening=8, finalists=1), SearchSettings(200, 60, 4, 5, 5))
 
 

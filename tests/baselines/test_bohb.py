@@ -13,6 +13,8 @@ from fmnas.optimizers import OptimizerError
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, MODEL, PROMOTION, RANDOM
 
+pytestmark = pytest.mark.slow
+
 SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 4)])
 NOMINAL = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4)])
 

@@ -19,6 +19,8 @@ from fmnas.optimizers.options import get_parameters
 from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, QuadraticConstraint, Real, Space
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"smac": {"challengers": 20, "local_searches": 1}, "botorch": {"fit_steps": 5, "raw_samples": 8, "restarts": 1}}
 FIT = FitSettings(starts=1, screening=0, finalists=1)
 SEARCH = SearchSettings(random_points=60, spray_points=20, starts=2)

@@ -28,6 +28,8 @@ from fmnas.search_spaces import (
 )
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
+pytestmark = pytest.mark.slow
+
 WRAPPED: dict[type[WrappedOptimizer], dict[str, Any]] = {
     TPE: {},
     SMAC: {"challengers": 1000, "local_searches": 5},

@@ -15,6 +15,8 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import load_config
 from fmnas.platform.config.source import shipped_configs
 
+pytestmark = pytest.mark.slow
+
 PAPER = [name for name in shipped_configs() if name.startswith("paper/")]
 LITTLE = ["-o", "repeats=2", "-o", "budget.evaluations=14", "-o", "hypotheses=all", "--progress", "quiet"]
 

@@ -10,6 +10,8 @@ from fmnas.comparison import Budget, Duplicates, ReportContext, duplicates, ledg
 from fmnas.comparison.analysis.duplicates import network_codes
 from fmnas.search_spaces import Cell, SpaceError, canonical_form, joint_space
 
+pytestmark = pytest.mark.slow
+
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 CELL = {"op1": "conv1x1", "op2": "conv3x3", "op3": "conv5x5", "op4": "identity", "op5": "identity", "op6": "identity"}
 CELL |= {"op7": "sepconv3x3", "op8": "maxpool3x3", "in2": "-1,1", "in3": "-1,0", "in4": "0,1", "output": 2}

@@ -23,6 +23,8 @@ from fmnas.comparison.figures.palette import SERIES_COLOURS
 from fmnas.comparison.report import compute_results
 from fmnas.search_spaces import Cell, FmnasError, joint_space
 
+pytestmark = pytest.mark.slow
+
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 
 

@@ -20,6 +20,8 @@ from fmnas.comparison.page.page import render_page, sections
 from fmnas.comparison.page.tables import Table
 from fmnas.comparison.summary import Incident, Remark
 
+pytestmark = pytest.mark.slow
+
 CONTEXT = ReportContext("a name", "func2c", Budget(evaluations=3, epochs_per_evaluation=25), {"torch": "2"}, "seeds: 4")
 OPTIONAL = {
     "checkpoints": "checkpoints",

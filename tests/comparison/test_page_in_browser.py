@@ -18,7 +18,10 @@ from fmnas.search_spaces import joint_space
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: the page is not opened")
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: the page is not opened"),
+    pytest.mark.slow,
+]
 CONTEXT = ReportContext("a-name-" + 12 * "long", "joint", Budget(6, 25), {"host": 40 * "x"}, "key: " + 300 * "y")
 # The page itself has no script: a copy of it carries this one. A window cannot be as narrow as a phone: a frame can.
 FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">

@@ -13,6 +13,8 @@ from fmnas.comparison.report import CURVES, GRID, MEAN_CURVE_COLUMNS, write_tabl
 from fmnas.comparison.summary import Remark, summarise
 from fmnas.search_spaces import joint_space
 
+pytestmark = pytest.mark.slow
+
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
 TABLES = ("curves", "mean_curves", "checkpoints", "tests", "targets", "ledger", "sanity_checks")
 VOID = {"meta", "link", "br", "hr", "img", "input"}

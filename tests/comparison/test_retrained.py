@@ -9,6 +9,8 @@ from fmnas.comparison.analysis.verdict import describe_power
 from fmnas.comparison.report import write_tables
 from fmnas.comparison.summary import summarise
 
+pytestmark = pytest.mark.slow
+
 BUDGET = Budget(1, 25)
 
 

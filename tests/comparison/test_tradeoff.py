@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
 from fmnas.comparison.analysis.tradeoff import hypervolume, pareto_front, tradeoffs
 
+pytestmark = pytest.mark.slow
+
 BUDGET = Budget(3, 25)
 UNIT = st.floats(0.0, 0.99)
 

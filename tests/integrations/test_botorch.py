@@ -20,6 +20,8 @@ from fmnas.optimizers.gp.kernel import pair_indices
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 
+pytestmark = pytest.mark.slow
+
 MIXED = Space(
     [
         Nominal("op", list("abc")),

@@ -9,6 +9,8 @@ import pytest
 
 from fmnas.integrations import MissingPackageError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(), flags=re.DOTALL)
 

@@ -13,6 +13,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from fmnas.integrations.optuna import BOFMSampler, objectives
 from fmnas.optimizers import OptimizerError
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 30
 NINE = {"a": CategoricalDistribution("pqr"), "b": CategoricalDistribution([None, 1, "1"])}
 """A space of nine configurations."""

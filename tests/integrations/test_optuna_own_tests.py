@@ -9,6 +9,8 @@ from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSampler
 
 from fmnas.integrations.optuna import BOFMSampler
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:

@@ -10,6 +10,8 @@ from fmnas.integrations.ranges import Choices, Grid, Interval, Range
 from fmnas.integrations.ray_tune import BOFMSearch, ranges_of
 from fmnas.optimizers import OptimizerError
 
+pytestmark = pytest.mark.slow
+
 SPACE = {
     "x": tune.uniform(0.0, 1.0),
     "net": {"op": tune.choice(["a", None, {"b": 1}]), "deep": {"layers": tune.randint(1, 5)}},

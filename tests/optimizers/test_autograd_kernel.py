@@ -20,6 +20,8 @@ from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import Surface
 from fmnas.search_spaces import Nominal, Real, Space
 
+pytestmark = pytest.mark.slow
+
 KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 
 

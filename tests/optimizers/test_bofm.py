@@ -15,6 +15,8 @@ from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"mode": Mode(FitSettings(starts=2, screening=5, finalists=1), SearchSettings(100, 30, 3, 5, 5))}
 MIXED = Space(
     [Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4), Real("rate", 0.1, 10, log=True)]

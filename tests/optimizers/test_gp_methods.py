@@ -24,6 +24,8 @@ from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
 
+pytestmark = pytest.mark.slow
+
 QUICK = ModelSettings(
     FitSettings(starts=2, screening=4, finalists=1, iterations=10),
     SearchSettings(random_points=80, spray_points=20, starts=2, rounds=3, steps=3),

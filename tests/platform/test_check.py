@@ -8,6 +8,8 @@ from fmnas.platform.check import Verdict, check, load_candidate
 from fmnas.platform.cli import main
 from fmnas.testing.session import get_rules
 
+pytestmark = pytest.mark.slow
+
 LINES = len(get_rules())
 STARTS = "it can be built asked and told"
 

@@ -11,6 +11,8 @@ from fmnas.platform.errors import ConfigError
 from fmnas.search_spaces import Trial
 from fmnas.trainers.images.image_trainer import ImageTrainer
 
+pytestmark = pytest.mark.slow
+
 PLAIN = {"name": "t", "problem": "joint", "optimizers": ["random"], "initial_design": 1}
 PLAIN |= {"budget": {"evaluations": 2}, "fidelity": {"epochs": 1}}
 EXPERIMENT = ["run", "quickstart", "-o", "optimizers=[random]", "-o", "initial_design=1", "-o", "seeds=2"]

@@ -36,6 +36,8 @@ from fmnas.platform.workers.ray_worker import FMNAS, versions
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, no_report
 
+pytestmark = pytest.mark.slow
+
 HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
 """How soon the head considers a silent node dead; Ray's default is a minute."""
 

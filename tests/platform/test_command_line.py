@@ -24,6 +24,8 @@ from fmnas.platform.runner.driver import Driver
 from fmnas.trainers.functions.synthetic import FUNC2C
 from fmnas.trainers.problem import authors_points
 
+pytestmark = pytest.mark.slow
+
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false"]
 LITTLE = [*FAST, "-o", "optimizers=[random]", "-o", "budget.evaluations=6"]

@@ -15,6 +15,8 @@ from fmnas.trainers import TrainerError
 from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.images.problem import smoke_test_device
 
+pytestmark = pytest.mark.slow
+
 CHECKS = ("_check_packages", "_check_gpus", "_check_data", "_check_cluster", "_check_disk")
 
 

@@ -19,6 +19,8 @@ from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.runner.extension import extended_config, extension_changes
 from fmnas.platform.runner.plan import driver_started
 
+pytestmark = pytest.mark.slow
+
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
 Configured = Callable[..., Config]
 Results = Callable[[Path], dict[tuple[str, int], Any]]

@@ -23,6 +23,8 @@ from fmnas.platform.experiment.state import read_state
 from fmnas.platform.report.write import context_of
 from fmnas.platform.runner.extension import check_extension, extended_config
 
+pytestmark = pytest.mark.slow
+
 EVOLUTION = "{name: regularized-evolution, population: 4, tournament: 2}"
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "budget.evaluations=5"]
 SMALL = [*FAST, "-o", f"optimizers=[random, {EVOLUTION}]"]

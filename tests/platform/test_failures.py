@@ -22,6 +22,8 @@ from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 
+pytestmark = pytest.mark.slow
+
 LITTLE = ["-o", "workers.kind=in-process", "-o", "optimizers=[random, regularized-evolution]"]
 CALM = [*LITTLE, "-o", "tracking.enabled=false"]
 

@@ -20,6 +20,8 @@ from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.mlflow.sync import TrackingReport
 
+pytestmark = pytest.mark.slow
+
 LITTLE = ["workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", "budget.evaluations=5"]
 FLAGS = [flag for override in LITTLE for flag in ("-o", override)]
 LONG = "d" * 300

@@ -23,6 +23,8 @@ from fmnas.platform.errors import LONGEST, ConfigError
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.registry import OPTIMIZERS
 
+pytestmark = pytest.mark.slow
+
 HERE = "problem: func2c\noptimizers: [random]\ninitial_design: 2\nbudget: {evaluations: 20}\nfidelity: {epochs: 1}\n"
 GOOD = {**yaml.safe_load(HERE), "name": "t"}
 LIST = "`fmnas list optimizers`"

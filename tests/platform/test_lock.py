@@ -17,6 +17,8 @@ from fmnas.platform.experiment import lock
 from fmnas.platform.experiment.lock import driver_lock, heartbeat, read_driver
 from fmnas.platform.experiment.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys
 from pathlib import Path

@@ -20,6 +20,8 @@ from fmnas.platform.experiment.events import DriverStarted
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.report.merge import load_report_input, write_report_of
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Path]
 EVOLUTION = "name: regularized-evolution, tournament: 2, population"
 SMALL = ["workers.kind=in-process", "tracking.enabled=false", "initial_design=3", "budget.evaluations=6", "repeats=2"]

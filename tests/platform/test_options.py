@@ -14,6 +14,8 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.registry import OPTIMIZERS
 from fmnas.search_spaces import Configuration, Trial
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Case:

@@ -22,6 +22,8 @@ from fmnas.platform.display.log import JSON, LINES, LIVE, make_logger
 from fmnas.platform.experiment.events import Asked
 from fmnas.platform.experiment.journal import read_journal
 
+pytestmark = pytest.mark.slow
+
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LITTLE = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
 

@@ -19,6 +19,8 @@ from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.workers import cluster
 from fmnas.platform.workers.cluster import LocalCluster, connect, session_directory
 
+pytestmark = pytest.mark.slow
+
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LISTENS = "0A"
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}

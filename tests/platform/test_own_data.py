@@ -16,6 +16,8 @@ from fmnas.trainers.images.network import count_flops, flops_ratio
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 from fmnas.trainers.split import GUESSING_ERROR
 
+pytestmark = pytest.mark.slow
+
 PLAIN = {
     "name": "t",
     "problem": "joint",

@@ -16,6 +16,8 @@ from fmnas.platform.registry import OptimizerContext, OptimizerEntry, absolute_r
 from fmnas.search_spaces import Trial
 from fmnas.trainers.functions.synthetic import FUNC2C
 
+pytestmark = pytest.mark.slow
+
 MINE = '''
 import asyncio
 from typing import Annotated

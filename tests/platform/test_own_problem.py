@@ -18,6 +18,8 @@ from fmnas.platform.experiment.state import load_state
 from fmnas.platform.problems import display_name, problem
 from fmnas.platform.registry import SourceFile, load_source, read_source_file
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 from fmnas.search_spaces import Nominal, Real
 from fmnas.trainers import objective

@@ -18,6 +18,8 @@ from fmnas.trainers import TrainerError
 from fmnas.trainers.problem import DataSettings, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import ImageSet
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "joint": DataSettings(name="digits", train=64, validation=64),
     "xgb_fashion_mnist": DataSettings(train=100, validation=50),

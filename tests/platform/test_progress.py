@@ -38,6 +38,8 @@ from fmnas.platform.experiment.state import ExperimentState
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import TIMED_OUT, WARM_START
 
+pytestmark = pytest.mark.slow
+
 STATUS = {"spent_epochs", "budget_epochs", "spent_share", "seconds_left", "workers_busy", "workers"}
 RUN, OTHER = "random/repeat-0", "bohb/repeat-0"
 CALM = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random, bohb]"]

@@ -22,6 +22,8 @@ from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
+pytestmark = pytest.mark.slow
+
 ON = ["checkpoints={every: 2, continue_promoted: true}"]
 SETTINGS = ["optimizers=[bohb]", "seeds=2", "budget.evaluations=3", "fidelity.epochs=3", "workers.kind=in-process"]
 SETTINGS += ["data={name: digits, train: 24, validation: 40}", "data.batch_size=8", "tracking.enabled=false"]

@@ -16,6 +16,8 @@ from fmnas.platform.environment import format_driver, is_same_version, provenanc
 from fmnas.platform.experiment.events import FORMAT, Begun, DriverStarted
 from fmnas.platform.experiment.journal import read_journal
 
+pytestmark = pytest.mark.slow
+
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
 
 

@@ -12,6 +12,8 @@ from fmnas.optimizers.bofm import MODES
 from fmnas.platform.config.load import load_config
 from fmnas.platform.experiment.experiment import Experiment, Run, build_experiment
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = -0.2063  # the paper's ModLap on Func2C, mean of five runs, with a standard error of 0.0000
 TOLERANCE = 1e-4
 

@@ -25,6 +25,8 @@ from fmnas.platform.workers.pool import Event as JobEnded
 from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
+pytestmark = pytest.mark.slow
+
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}
 """Optimizer -> the origin of what it suggests once it has learnt something."""
 

@@ -16,6 +16,8 @@ from fmnas.platform.report.merge import write_report_of
 from fmnas.platform.report.write import write_retrained
 from fmnas.trainers.images.image_trainer import FinalTrainer
 
+pytestmark = pytest.mark.slow
+
 TINY = ["data.train=40", "data.validation=24", "seeds=1", "fidelity.epochs=1", "budget.evaluations=3"]
 TINY += ["initial_design=1", "optimizers=[random]", "repeats=2", "workers.kind=in-process", "tracking.enabled=false"]
 

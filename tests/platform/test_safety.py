@@ -10,6 +10,8 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("search_spaces", "trainers", "optimizers", "baselines", "comparison", "platform", "benchmarks")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

@@ -37,6 +37,8 @@ from fmnas.platform.experiment.lock import driver_lock, update_driver
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.search_spaces import Evaluation, Trial
 
+pytestmark = pytest.mark.slow
+
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 CALM = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false"]
 RUN = "a/repeat-0"

@@ -34,6 +34,8 @@ from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import timed_out
 from fmnas.search_spaces import Evaluation, Trial
 
+pytestmark = pytest.mark.slow
+
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LITTLE = ["tracking.enabled=false", "budget.evaluations=12", "workers.count=1"]
 TRAINING = ["problem=joint", "data.name=digits", "data.train=200", "data.validation=64", "seeds=1"]

@@ -15,6 +15,8 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 STRANGERS = '''
 import random
 import time

@@ -34,6 +34,8 @@ from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import TrainingContext
 
+pytestmark = pytest.mark.slow
+
 META, SEEDS, BATCH = torch.device("meta"), 2, 8
 SHORT = replace(largest_cell(), inputs=((-1, 0), (0, 1), (0, 1), (0, 1)), output=1)  # only S1 and S4 are live
 EACH = {name: replace(SHORT, operations=((name, name),) * 4) for name in OPERATIONS}

@@ -17,6 +17,8 @@ from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.training import Learner, TrainingContext
 from fmnas.trainers.split import Split
 
+pytestmark = pytest.mark.slow
+
 MakeTrial, MakeTrainer = Callable[..., Trial], Callable[..., ImageTrainer]
 EARLY, EPOCHS = 6, 3
 arrangements = pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])

@@ -29,6 +29,8 @@ from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 
+pytestmark = pytest.mark.slow
+
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(3), joint_space()
 RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(2)}

@@ -24,6 +24,8 @@ from fmnas.trainers.images.network import Network, build_network, count_flops
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 
+pytestmark = pytest.mark.slow
+
 MakeTrial, MakeTrainer = Callable[..., Trial], Callable[..., ImageTrainer]
 ARRANGEMENTS = ("plain", "fast", "stacked")
 arrangements = pytest.mark.parametrize("arrangement", ARRANGEMENTS)

@@ -18,6 +18,8 @@ from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.split import Split
 
+pytestmark = pytest.mark.slow
+
 MakeTrial, MakeTrainer = Callable[..., Trial], Callable[..., ImageTrainer]
 Saved = tuple[Checkpoints, Evaluation]
 arrangements = pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from fmnas.search_spaces import Cell, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS, input_pairs
 from fmnas.trainers.images.network import count_flops, flops_ratio, operation
 
+pytestmark = pytest.mark.slow
+
 STAGES = ((8, 28), (16, 15), (32, 8))  # channels, height and width of the three cells
 WIRINGS = tuple(product(input_pairs(2), input_pairs(3), input_pairs(4), (1, 2, 3)))
 MOST = 70_274_048

@@ -11,6 +11,8 @@ import pytest
 from fmnas.trainers import allocator as memory
 from fmnas.trainers.allocator import tune_malloc
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import json, sys
 import numpy as np

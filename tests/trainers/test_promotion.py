@@ -22,6 +22,8 @@ from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.training import Learner
 
+pytestmark = pytest.mark.slow
+
 MakeTrial, Trainer = Callable[..., Trial], Callable[..., ImageTrainer]
 FULL = 4
 """Length of the learning rate schedule."""

@@ -22,6 +22,8 @@ from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 
+pytestmark = pytest.mark.slow
+
 CPU, SEEDS = torch.device("cpu"), 3
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(5), joint_space()

@@ -9,6 +9,8 @@ import pytest
 from fmnas.platform.mlflow import sync
 from fmnas.platform.mlflow.sync import LAST_TRIES, MlflowSync, TrackingReport
 
+pytestmark = pytest.mark.slow
+
 
 class FakeReconciler:
     """Counts its passes; `before` is called at the beginning of each and may raise or return a reason."""

@@ -15,6 +15,8 @@ from fmnas.platform.config.uri import TrackingError, check_no_password, check_ur
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow.credentials import URI_VARIABLE, tracking_uri
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["-o", "workers.kind=in-process", "-o", "optimizers=[random]", "-o", "budget.evaluations=11"]
 SECRET = "S3cr/et"
 

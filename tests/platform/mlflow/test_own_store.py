@@ -23,7 +23,7 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import with_absolute_uri
 from fmnas.platform.mlflow.client import prepare_own_store
 
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning"), pytest.mark.slow]
 TRIALS = 11
 QUICK = ["run", "smoke", "-o", "workers.kind=in-process", "-o", "optimizers=[random]", "-o", "budget.evaluations=11"]
 

@@ -21,7 +21,7 @@ from fmnas.platform.mlflow.client import load_mlflow
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning"), pytest.mark.slow]
 PLACES = [*os.get_exec_path(), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
 
 

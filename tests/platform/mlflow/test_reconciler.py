@@ -18,7 +18,7 @@ from fmnas.platform.mlflow.records import experiment_note, params, valid_name
 from fmnas.search_spaces.records import CANCELLED, FAILED, LOST
 
 # SQLAlchemy 2.1 on MLflow's own mappings.
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning"), pytest.mark.slow]
 
 SUMMARY = {
     "headline": "bo-fm has the lowest objective.",

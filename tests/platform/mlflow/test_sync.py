@@ -19,6 +19,8 @@ from fmnas.platform.mlflow.client import load_mlflow
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 
+pytestmark = pytest.mark.slow
+
 
 def table(out: Path) -> Counter[tuple[str, str]]:
     with (out / "trials.csv").open() as file:

@@ -17,6 +17,8 @@ import pytest
 from fmnas.platform.config.uri import TrackingError
 from fmnas.platform.mlflow.ui import open_ui, ui_command, ui_environment, view_link, view_tags
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_port_in_use_is_named(experiment: Any) -> None:
     with socket.socket() as other:

@@ -25,6 +25,8 @@ from fmnas.trainers import EvaluationStoppedError, Trainer
 from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 from fmnas.trainers.problem import Data, DataSettings, Hardware, ProblemSettings
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
 TASK = problem("joint", SETTINGS)
 ENDLESS = 1_000_000

@@ -34,6 +34,8 @@ from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
 from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.problem import Hardware
 
+pytestmark = pytest.mark.slow
+
 GONE = "cuda:0 does not answer any more: CUDA error: uncorrectable ECC error encountered"
 JOB = Job("random/repeat-0", Trial(3, {"x": 1}, 2, "random"))
 

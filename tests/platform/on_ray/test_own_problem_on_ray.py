@@ -24,6 +24,8 @@ from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 from fmnas.trainers.problem import Hardware, ProblemSettings
 
+pytestmark = pytest.mark.slow
+
 MINE = """
 import asyncio
 import os

@@ -27,6 +27,8 @@ from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
 TASK = problem("joint", SETTINGS)
 SPLIT = TASK.load()
