@@ -156,5 +156,5 @@ def test_without_any_result_there_is_no_best_and_a_headline(one: Path, tmp_path:
 
 
 def test_no_run_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="is no run directory"):
+    with pytest.raises(RunDirectoryError, match=rf"{tmp_path} .*journal\.jsonl"):
         load_run(tmp_path)

@@ -131,7 +131,7 @@ def test_a_retraining_that_fails_is_exit_code_1_and_can_be_gone_on_with(
         assert main(["retrain", str(out), "--progress", "json"]) == 1
     printed = capsys.readouterr()
     ending = json.loads(printed.out.splitlines()[-1])
-    assert (ending["event"], ending["status"], ending["exit_code"]) == ("ending", "failed", 1)
+    assert (ending["event"], ending["status"], ending["exit_code"]) == ("end", "failed", 1)
     assert ending["resume_command"].endswith(f"retrain {out}")
     assert "MemoryError: no room" in ending["reason"]
     assert "MemoryError: no room" in printed.err
