@@ -203,7 +203,9 @@ def _continue_with(config: "Config", root: Path, before: "Config") -> "Config":
 
     after = config.model_copy(update={"initial_design": before.initial_design})
     follow = ("name", "optimizers.0.label")  # from the function and the optimizer
-    changed = {key: values for key, values in diff(before, after).items() if not is_under(key, (*MUTABLE_KEYS, *follow))}
+    changed = {
+        key: values for key, values in diff(before, after).items() if not is_under(key, (*MUTABLE_KEYS, *follow))
+    }
     if after.budget.evaluations > before.budget.evaluations:
         del changed["budget.evaluations"]
     if changed:

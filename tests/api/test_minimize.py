@@ -195,7 +195,9 @@ def kept(tmp_path: Path) -> Path:
 )
 def test_another_search_does_not_go_on_there(other: dict[str, Any], named: str, kept: Path) -> None:
     before = (kept / "journal.jsonl").read_bytes()
-    with pytest.raises(RunDirectoryError, match=rf"(?s){kept}.*\b{named}\b.*out=DIR|\b{named}\b.*{kept}.*out=DIR") as raised:
+    with pytest.raises(
+        RunDirectoryError, match=rf"(?s){kept}.*\b{named}\b.*out=DIR|\b{named}\b.*{kept}.*out=DIR"
+    ) as raised:
         minimize(**{"function": bowl, "space": SPACE, "evaluations": 6, "optimizer": "random", "out": kept, **other})
     assert str(raised.value).count("cannot change") <= 1, "no other argument is blamed"
     assert (kept / "journal.jsonl").read_bytes() == before
@@ -261,7 +263,7 @@ def test_an_altered_function_is_said_to_be_altered(before: str, after: str, file
     assert "f was changed during the experiment" in load_run(same["out"]).summary.caution
     out = tmp_path / "out"
     minimize(other, SPACE, 8, "random", seed=3, out=out, warm_start=str(same["out"]))
-    assert "The function f was another one there." in load_run(out).summary.caution
+    assert "The function of the problem was different there." in load_run(out).summary.caution
 
 
 def test_a_function_that_counts_its_calls_is_the_same_function(tmp_path: Path) -> None:

@@ -120,7 +120,11 @@ def test_a_line_missing_inside_is_named_and_the_advice_works(
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [(b"{}\n", "journal.jsonl, line 1: "), (b'{"event":"begun"}\n', "journal.jsonl, line 1: "), (None, "journal.jsonl ")],
+    [
+        (b"{}\n", "journal.jsonl, line 1: "),
+        (b'{"event":"begun"}\n', "journal.jsonl, line 1: "),
+        (None, "journal.jsonl "),
+    ],
     ids=["no event", "no checksum", "a later event"],
 )
 def test_a_journal_that_begins_with_something_else_is_named(

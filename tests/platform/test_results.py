@@ -20,7 +20,12 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.display.console import make_console
 from fmnas.platform.display.summary import print_summary
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.mlflow.setup import finish_tracking
+from fmnas.platform.mlflow.sync import Tracker, TrackingReport
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import optimizer_notes, search_fidelity, setup_statements
 from fmnas.platform.report.write import ReportInput, write_report_files
@@ -82,6 +87,23 @@ def test_a_report_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "report").touch()  # a file in place of the folder
     with pytest.raises(ExperimentFailed, match="report"):
         write_report_files(RunDirectory(tmp_path), ReportInput(pd.DataFrame(), CONTEXT), print)
+
+
+def test_trials_are_logged_to_mlflow_although_the_report_cannot_be_written(tmp_path: Path) -> None:
+    class Recording(Tracker):
+        finished_with: tuple[str, int] | None = None
+
+        def finish(self, status: str, trials: int) -> TrackingReport:
+            self.finished_with = status, trials
+            return TrackingReport()
+
+    def write(*_: object) -> Summary:
+        raise ExperimentFailed("the disk is full")
+
+    tracker, state = Recording(), ExperimentState(build_experiment(config("random")), Ledger())
+    with pytest.raises(ExperimentFailed, match="the disk is full"):
+        finish_tracking(tracker, state, RunDirectory(tmp_path), "finished", print, write)
+    assert tracker.finished_with == ("finished", 0)
 
 
 def make_summary(labels: Sequence[str] = ("random",), error: float = 0.18) -> Summary:
