@@ -101,11 +101,11 @@ def minimize(
     """
     from fmnas.platform.config.errors import CALL_HINT
     from fmnas.platform.config.load import check_config
-    from fmnas.platform.registry import registered
+    from fmnas.platform.registry import register_object
 
     task = _as_problem(function, space)
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
-    with place as folder, registered(_function_name(function), task) as reference:
+    with place as folder, register_object(_function_name(function), task) as reference:
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_function_name(function)}")[:100],
             "problem": reference,
@@ -238,7 +238,7 @@ def _check_same_function(config: "Config", task: Problem, directory: RunDirector
     if digest is None:
         caution = f"{name} has no bytecode, so it is not known whether it has changed since {directory.root} was begun"
     elif recorded_hashes(ledger, PROBLEM) - {digest}:
-        caution = f"{name} has changed since {directory.root} was begun: earlier results are kept; out=DIR starts anew"
+        caution = f"{name} has changed since {directory.root} was begun: earlier results are kept; out=DIR starts again"
     else:
         return
     warnings.warn(caution, stacklevel=4)  # of the call of minimize

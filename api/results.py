@@ -116,7 +116,7 @@ class RunResults:
         return self.tables["tests"]
 
     def best(self, optimizer: str | None = None) -> Best:
-        """Return the best result of an optimizer, or of all. Raises NoSuchResultError if there is none."""
+        """Return the best result of an optimizer, or of all. Raises NoSuchResultError if nothing is finished."""
         rows = self.summary.optimizers
         if optimizer is not None and optimizer not in rows:
             raise NoSuchResultError(f"optimizer {optimizer!r}: it must be one of {', '.join(rows)}")
@@ -131,7 +131,7 @@ class RunResults:
         return min(bests, key=lambda each: each.objective)
 
     def figure(self, name: str = "anytime") -> "Figure":
-        """Draw a figure of the report. Raises NoSuchResultError, which lists all names, if there is none."""
+        """Draw a figure of the report. Raises NoSuchResultError, which lists all names, for an unknown one."""
         from fmnas.comparison.figures import draw_figures
 
         names = []

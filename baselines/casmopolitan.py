@@ -26,7 +26,7 @@ transform, acquisition, sizes of the box, restarts.
 | candidates for its centre | Latin hypercube | uniform | as above |
 | second process with one region | fitted to one point | random centre | one point has no information |
 | pending trials | batches, counted by their best | kriging believer, counted one by one | asynchronous workers |
-| initial design of a region | 20 points | as many as the run's, at most 20 | same setting for all optimizers |
+| initial design of a region | 20 points | the run's number, at most 20 | same setting for all optimizers |
 
 As in the source, a new region starts with new points and does not reuse results inside it (MCBO does the same), so a
 restart spends up to 20 trials on random points. On Func2C with 200 evaluations and five seeds, neither the source's

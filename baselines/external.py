@@ -2,7 +2,7 @@
 
 Every ask builds the package's objects from the history, the pending trials and a seed of that ask, so that a restored
 run continues exactly. Packages do not know the constraints of a space: the first feasible of MAX_REJECTED suggestions
-is used; otherwise the suggestion is random, and the trial's note says so.
+is used; otherwise the suggestion is random, and the trial's note states it.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """hpbandster's kernel density model of good and bad results, the source of BOHB's configurations.
 
 The conversion of spaces is in space_conversion.py. hpbandster does not support constraints: with constraints, the model
-is restricted to feasible candidates and asked again if there are none; an infeasible random draw is replaced by a
+is restricted to feasible candidates and asked again without one; an infeasible random draw is replaced by a
 feasible one, so that the share of random draws is unchanged.
 """
 

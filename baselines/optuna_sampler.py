@@ -78,7 +78,7 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         self._drawn: tuple[int, Configuration] | None = None
 
     @contextmanager
-    def _isolated(self) -> Iterator[None]:
+    def _isolate(self) -> Iterator[None]:
         """Suppress Optuna's log and activate the sampler's global random states."""
         with self._rng.activate(), suppress_logs(self.package):
             yield
@@ -90,7 +90,7 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def _create_study(self, options: dict[str, Any]) -> Any:
         import optuna
 
-        with self._isolated():
+        with self._isolate():
             try:
                 study = optuna.create_study(sampler=self.sampler(**options))
             except Exception as error:  # of any type
@@ -108,7 +108,7 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def _register(self, trial: Trial) -> None:
         super()._register(trial)
         drawn, self._drawn = self._drawn, None
-        with self._isolated():
+        with self._isolate():
             if drawn is not None and drawn[1] == trial.configuration:
                 self._numbers[trial.id] = drawn[0]
                 return
@@ -118,13 +118,13 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
             self._numbers[trial.id] = self._study.ask(self.distributions).number
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
-        with self._isolated():
+        with self._isolate():
             self._study.tell(self._numbers.pop(trial.id), evaluation.objective)
 
     def forget(self, trial: Trial) -> None:
         """Mark the trial as failed in the study."""
         super().forget(trial)
-        with self._isolated():
+        with self._isolate():
             _discard(self._study, self._numbers.pop(trial.id))
 
 

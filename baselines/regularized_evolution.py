@@ -52,7 +52,10 @@ class RegularizedEvolution(Optimizer):
         """Return a warning if no child is ever made, or if the tournament leaves no choice."""
         population, tournament = options.get("population"), options.get("tournament")
         if population is not None and population >= plan.evaluations:
-            advice = f"{plan.option}population={max(2, plan.evaluations // 5)}"
+            smaller = max(2, plan.evaluations // 5)
+            advice = f"{plan.option}population={smaller}"
+            if tournament is not None and tournament > smaller:
+                advice += f" {plan.option}tournament={max(1, smaller // 3)}"
             return f"population {population} >= {plan.evaluations} evaluations: this is random search; try {advice}"
         if population is not None and tournament is not None and tournament > population:
             advice = f"{plan.option}tournament={max(1, population // 3)}"

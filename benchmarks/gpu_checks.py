@@ -180,7 +180,7 @@ def capture_memory(plan: Plan, rounds: int = 3) -> dict[str, Any]:
     device = torch.device(plan.device)
     for _ in range(rounds):
         for name, cell in {**named_cells(), **cells_of_each()}.items():
-            if len(ends) > 0 and plan.left() <= 0:
+            if len(ends) > 0 and plan.seconds_left() <= 0:
                 break
             start = time.perf_counter()
             with deterministic_float32(device):

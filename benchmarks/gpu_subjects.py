@@ -67,12 +67,12 @@ class Plan:
         """Return the plan with an end."""
         return replace(self, ends=ends, data=data)
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds."""
         return self.ends - time.monotonic()
 
     def split(self, images: int) -> Split:
-        """Return that number of images to train on, and as many to validate on; real ones if `data` is set."""
+        """Return that number of images to train on, and the same number to validate on; real ones if `data` is set."""
         return search_split(fashion_mnist_set(self.data), images, images) if self.data else noise(images)
 
 
@@ -180,12 +180,12 @@ def run_jobs(part: str, jobs: Jobs, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield a row for each job while there is time and the device answers; the last row names the skipped jobs."""
     skipped, needed = [], 0.0
     for name, job in jobs.items():
-        if plan.left() <= needed:
+        if plan.seconds_left() <= needed:
             skipped.append(name)
             continue
-        begun = plan.left()
+        begun = plan.seconds_left()
         result = outcome(job)
-        needed = max(needed, min(begun - plan.left(), ENOUGH))  # the next may take as long
+        needed = max(needed, min(begun - plan.seconds_left(), ENOUGH))  # the next may take as long
         yield {"part": part, "row": name, "result": result}
         if "error" in result and not answers(plan.device):
             yield {"part": part, "row": "device", "result": {"error": f"{plan.device} does not answer any more"}}

@@ -271,7 +271,7 @@ def evaluation(cell: Cell, images: int, epochs: int, plan: Plan) -> dict[str, An
 
     result: dict[str, Any] = {}
     try:
-        done = trainer.evaluate(trial(cell, epochs), report, lambda: plan.left() <= 0)
+        done = trainer.evaluate(trial(cell, epochs), report, lambda: plan.seconds_left() <= 0)
         result = {"seconds": done.seconds, "diverged": done.diverged, "error_rate": statistics.fmean(done.errors)}
     except EvaluationStoppedError:
         result = {"cut_short": True}
@@ -287,7 +287,7 @@ def shared_device(plan: Plan) -> Jobs:
 
     def together(count: int, coming: int) -> dict[str, Any]:
         sharing = Sharing(plan.device, max(plan.images, BATCH), epochs=plan.epochs)
-        return share(sharing, cell, count, plan.left() / coming)
+        return share(sharing, cell, count, plan.seconds_left() / coming)
 
     counts = plan.processes
     return {f"{count} processes": partial(together, count, len(counts) - i) for i, count in enumerate(counts)}

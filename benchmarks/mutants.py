@@ -116,8 +116,8 @@ def copy_tree(root: Path) -> Iterator[Path]:
     """Copy the tree to a temporary directory, next to a directory `link` with a link `fmnas` to it."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder) / "tree"
-        for room in COPIED:
-            shutil.copytree(root / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+        for package in COPIED:
+            shutil.copytree(root / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(root / "pyproject.toml", tree)
         (Path(folder) / "link").mkdir()
         (Path(folder) / "link" / "fmnas").symlink_to(tree, target_is_directory=True)

@@ -25,7 +25,7 @@ PAPER_PROTOCOL = 0
 TUNED_ON = ("func2c", "func3c", "ackley5c")
 """Problems on whose points of seeds 0 to 59, by the authors' recipe, the constants of bo-fm's default were chosen."""
 TWO_COLUMNS = 200
-"""A table of so many evaluations has a column at half of them, too."""
+"""A table of this number of evaluations has a column at half of them, too."""
 NEAR = 1e-3
 """By which share of its size a repeat may miss the minimum and count as near."""
 
@@ -87,7 +87,7 @@ def is_tuned(taken: Taken) -> bool:
 
 
 def first(taken: Taken) -> list[str]:
-    """Those with the lowest mean; several where nothing but rounding tells them apart."""
+    """Those with the lowest mean; several where they differ by rounding alone."""
     means = {name: float(taken.bests(name).mean()) for name in rank_optimizers(taken)}
     least = min(means.values())
     return [name for name, mean in means.items() if mean - least <= ROUNDING * abs(least)]

@@ -172,7 +172,7 @@ def folder_of(facts: Facts) -> Path:
     return TAKEN / (facts.problem if facts.seed == 0 else f"{facts.problem}-seed-{facts.seed}")
 
 
-def read(folder: Path) -> Taken:
+def load_tables(folder: Path) -> Taken:
     """What was taken before."""
     facts = json.loads((folder / "facts.json").read_text())
     competitors = {label: Competitor(**one) for label, one in facts.pop("optimizers").items()}
@@ -183,7 +183,7 @@ def keep(taken: Taken) -> None:
     """Write it, with what there is of the same comparison; an optimizer that is there already is replaced."""
     folder = folder_of(taken.facts)
     if folder.is_dir():
-        old = read(folder)
+        old = load_tables(folder)
         rest = old.curves[~old.curves["optimizer"].isin(taken.facts.optimizers)]
         taken = Taken(old.facts + taken.facts, pd.concat([rest, taken.curves]))
     folder.mkdir(parents=True, exist_ok=True)
@@ -196,7 +196,7 @@ def keep(taken: Taken) -> None:
 
 def all_taken() -> list[Taken]:
     """Every comparison, the papers' protocol first."""
-    return [read(folder) for folder in sorted(TAKEN.iterdir()) if (folder / "facts.json").is_file()]
+    return [load_tables(folder) for folder in sorted(TAKEN.iterdir()) if (folder / "facts.json").is_file()]
 
 
 def main() -> None:

@@ -187,7 +187,7 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Medians over the rounds, for each loop: seconds per step, per validation image, and of a full evaluation.
 
-    aside: the process of the ordinary loop; without one it is left out.
+    executor: the process of the ordinary loop; without one it is left out.
     """
     loops: dict[str, Callable[[], tuple[float, float]]] = {}
     if executor:

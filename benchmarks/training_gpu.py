@@ -64,7 +64,7 @@ class Plan:
 
 
 def noise(train: int, validation: int | None = None) -> Split:
-    """Images of noise, for validation as many as for training unless given: times do not depend on what they show."""
+    """Images of noise, by default the same number for both parts: times do not depend on what they show."""
     rng = np.random.default_rng(0)
     parts: list[Any] = []
     for n in (train, train if validation is None else validation):

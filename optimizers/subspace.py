@@ -47,7 +47,7 @@ class SubspaceOptimizer(Optimizer):
         if trial is None:
             return None
         return Suggestion(
-            self.subspace.complete(trial.configuration),
+            self.subspace.add_fixed(trial.configuration),
             trial.origin,
             trial.epochs,
             trial.parent,

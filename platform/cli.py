@@ -92,7 +92,7 @@ def _report_error(message: str, status: str, code: ExitCode, is_json: bool) -> i
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments. Exits with the help if there are none, or `list` has none."""
+    """Parse the arguments. Exits with the help without any, or if `list` has none."""
     parser, subparsers = _make_parser()
     if not arguments or list(arguments) == ["list"]:
         (subparsers["list"] if arguments else parser).print_help(sys.stderr)

@@ -123,12 +123,12 @@ def extend(directory: Path, overrides: Sequence[str], address: str | None, progr
         from fmnas.platform.config.uri import with_absolute_uri
         from fmnas.platform.runner.extension import extended_config
 
-        def extended(present: "Config") -> "Config":
+        def extend(present: "Config") -> "Config":
             config = extended_config(present, overrides, run_dir.root)
             return config if config.tracking == present.tracking else with_absolute_uri(config, Path.cwd())
 
         is_uri_given = any(text.startswith(("tracking=", "tracking.uri=")) for text in overrides)
-        session.run(extended, run_dir, is_uri_given=is_uri_given)
+        session.run(extend, run_dir, is_uri_given=is_uri_given)
     return session.exit_code
 
 
@@ -244,11 +244,11 @@ def config(config: str, overrides: Sequence[str], time: bool) -> int:
     """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml
-    from fmnas.platform.runner.preflight import cost_of, design_warnings, measured, warm_start_cost_note
+    from fmnas.platform.runner.preflight import cost_of, design_warnings, estimate_runtime, warm_start_cost_note
 
     messages: list[str] = []
     loaded = load_config(config, overrides, messages.append)
-    runtime = [f"Time: {measured(loaded)}"] if time else []
+    runtime = [f"Time: {estimate_runtime(loaded)}"] if time else []
     lines = [*messages, f"Cost: {cost_of(loaded)}", *warm_start_cost_note(loaded), *runtime, *design_warnings(loaded)]
     sys.stdout.write(to_commented_yaml(loaded) + "".join(f"# {line}\n" for line in lines))
     return ExitCode.DONE

@@ -82,7 +82,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
 
 
-def explained(message: str, call: Callable[..., Result], /, *arguments: Any, **named: Any) -> Result:
+def call_user_code(message: str, call: Callable[..., Result], /, *arguments: Any, **named: Any) -> Result:
     """Call user code and return its result. Raises ConfigError, starting with `message`, if it fails."""
     try:
         return call(*arguments, **named)

@@ -12,9 +12,11 @@ from fmnas.platform.experiment.lock import driver_lock
 from fmnas.platform.experiment.observer import Observer, PoolStatus
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState, read_state
-from fmnas.platform.mlflow.credentials import withhold_credentials
-from fmnas.platform.mlflow.setup import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking
-from fmnas.platform.mlflow.sync import FLUSH_SECONDS, TrackingReport
+from fmnas.platform.mlflow.credentials import tracking_uri, withhold_credentials
+from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.settings import tracking_settings
+from fmnas.platform.mlflow.sync import FLUSH_SECONDS, SYNC_SECONDS, MlflowSync, TrackingReport
+from fmnas.platform.report.write import write_results
 from fmnas.platform.runner.run import NoWorkers, RunResult
 
 
@@ -35,30 +37,39 @@ class Results(Observer):
         self._directory, self._say, self._is_uri_given = directory, say, is_uri_given
         self._flush_seconds = flush_seconds
         self._summary: Summary | None = None
+        self._sync: MlflowSync | None = None
         self._report = TrackingReport()
         self._error: ExperimentFailed | None = None
 
     def check(self, config: Config) -> None:
         """Check the tracking settings."""
-        check_tracking(config, self._directory)
+        if config.tracking.enabled:
+            tracking_uri(config.tracking, self._directory)
 
     def on_start(self, state: ExperimentState, pool: PoolStatus) -> None:
         """Begin to log."""
         self._state = state
         tracking = state.config.tracking
-        if tracking.enabled and not self._is_uri_given and (line := withhold_credentials(tracking.uri or "")):
+        if not tracking.enabled:
+            return
+        if not self._is_uri_given and (line := withhold_credentials(tracking.uri or "")):
             self._say(line)
-        self._tracker = begin_tracking(state, self._directory, state.ledger.id, self._flush_seconds)
+        reconciler = Reconciler(tracking_settings(state, self._directory), self._directory)
+        self._sync = MlflowSync(reconciler, self._flush_seconds)
+        self._sync.start()
 
     def on_end(self, status: str, reason: str) -> None:
-        """Write the report and log the rest."""
-        status = self._state.ledger.status or Ending.INTERRUPTED
+        """Write the report and log the rest. The trials are logged even if the report cannot be written."""
+        ledger = self._state.ledger
+        trials = len(ledger.results) + len(list(ledger.cancelled_results()))
         try:
-            self._report, self._summary = finish_tracking(
-                self._tracker, self._state, self._directory, status, self._say
-            )
-        except ExperimentFailed as error:
-            self._error = error
+            try:
+                self._summary = write_results(self._directory, self._state, self._say)
+            except ExperimentFailed as error:
+                self._error = error
+            if self._sync:
+                self._say("logging the results to MLflow")
+                self._report = self._sync.finish(ledger.status or Ending.INTERRUPTED, trials)
         except KeyboardInterrupt:
             command = self._directory.command("report")
             self._say(f"stopped before all was written: `fmnas {command}` writes the rest from the journal")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from fmnas.platform.errors import ConfigError, explained
+from fmnas.platform.errors import ConfigError, call_user_code
 from fmnas.platform.registry import IN_MEMORY, import_reference, split_reference
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
@@ -55,15 +55,15 @@ class ProblemEntry:
     def problem(self, settings: ProblemSettings | None = None) -> Problem:
         """The problem with these settings. Raises ConfigError if a user's problem fails to build."""
         settings = self.with_defaults(settings or ProblemSettings())
-        task = explained(f"{self.use}: its make failed", self.configurable.make, settings)
+        task = call_user_code(f"{self.use}: its make failed", self.configurable.make, settings)
         if not is_user_defined(self.name):
             return task
         if not isinstance(task, Problem):
             raise ConfigError(f"{self.use}: its make returned a {type(task).__name__}, not a problem")
         return replace(
             task,
-            load=partial(explained, f"{self.use}: its load failed", task.load),
-            build=partial(explained, f"{self.use}: its build failed", task.build),
+            load=partial(call_user_code, f"{self.use}: its load failed", task.load),
+            build=partial(call_user_code, f"{self.use}: its build failed", task.build),
         )
 
 

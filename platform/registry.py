@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 from fmnas.optimizers.options import get_options, get_parameters
-from fmnas.platform.errors import LET_THROUGH, ConfigError, explained, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, ConfigError, call_user_code, one_line, own_line
 from fmnas.search_spaces.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def import_reference(use: str) -> Any:
 
 
 @contextmanager
-def registered(name: str, target: Any) -> Iterator[str]:
+def register_object(name: str, target: Any) -> Iterator[str]:
     """Register an object in memory while in the block; yields the reference to it."""
     use = f"{IN_MEMORY}:{name}"
     with replace_references({use: target}):
@@ -277,7 +277,7 @@ class OptimizerEntry:
         arguments = dict(provided, **self.validate_options(options))
         if self.use.startswith("fmnas."):  # a failure there is a bug of fmnas
             return self.optimizer(space, **arguments)
-        return explained(f"{self.name} ({self.use}) cannot be built", self.optimizer, space, **arguments)
+        return call_user_code(f"{self.name} ({self.use}) cannot be built", self.optimizer, space, **arguments)
 
 
 def _as_optimizer_class(target: Any, use: str) -> type[Optimizer]:

@@ -2,7 +2,7 @@
 
     subspace = Subspace(joint_space(), {"op1": "conv3x3"})
     subspace.free                        # a Space of the 17 other variables
-    subspace.complete(configuration)     # with op1 again
+    subspace.add_fixed(configuration)     # with op1 again
 
 Fixed values are substituted into the constraints. With the fixed values v and the free variables F,
 
@@ -37,12 +37,12 @@ class Subspace:
         self.fixed: Configuration = {v.name: v.coerce(fixed[v.name]) for v in whole.variables if v.name in fixed}
         self.free = _free_space(whole, self.fixed) if self.fixed else whole
 
-    def complete(self, configuration: Mapping[str, Value]) -> Configuration:
+    def add_fixed(self, configuration: Mapping[str, Value]) -> Configuration:
         """Add the fixed values to a configuration of the free variables."""
         return {name: self.fixed[name] if name in self.fixed else configuration[name] for name in self.whole.names}
 
     def reduce(self, configuration: Mapping[str, Value]) -> Configuration:
-        """Drop the fixed values; the inverse of `complete`."""
+        """Drop the fixed values; the inverse of `add_fixed`."""
         return {name: configuration[name] for name in self.free.names}
 
 

@@ -50,7 +50,7 @@ SLOW = {
         "own_optimizer_docs",
     ),
 }
-"""The files of each folder whose tests take long, one by one or together. In other files, a slow test says so."""
+"""The files of each folder whose tests take long, one by one or together. In other files, a slow test has the mark."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -31,7 +31,7 @@ def write_journal(path: Path, events: list[Event]) -> None:
             journal.append(event)
 
 
-def begun(config: Config, warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS) -> Begun:
+def begun_event(config: Config, warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS) -> Begun:
     """Return the first event of an experiment."""
     return Begun("id", FORMAT, config.model_dump(mode="json"), 0.0, warm_starts)
 
@@ -39,11 +39,11 @@ def begun(config: Config, warm_starts: Mapping[str, WarmStartData] = NO_WARM_STA
 def begin(path: Path, config: Config, warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS) -> None:
     """Write the first event of an experiment to a journal."""
     with Journal(path) as journal:
-        journal.append(begun(config, warm_starts))
+        journal.append(begun_event(config, warm_starts))
 
 
-def restored(root: Path) -> ExperimentState:
-    """Return the state of a run directory with optimizers that were told everything in it."""
+def restore_run(root: Path) -> ExperimentState:
+    """Return the state of a run directory with optimizers that have all of its results."""
     directory = RunDirectory(root)
     state = load_state(directory)
     experiment = build_experiment(state.config, state.ledger.warm_starts)

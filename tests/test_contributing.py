@@ -54,7 +54,7 @@ PROBLEMS = [
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """written(module): an example's module; the files stand in a folder that its package looks into, too."""
+    """written(module): an example's module; the files are in a folder that its package looks into, too."""
     modules: list[str] = []
     for file, code in FILES.items():
         path = tmp_path / "examples" / file
@@ -112,34 +112,34 @@ def test_examples_keep_the_rules(file: str) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_command_has_a_run_directory_of_its_own() -> None:
+def test_each_command_has_a_separate_run_directory() -> None:
     folders = [command.partition("--out ")[2] for command in COMMANDS if command.startswith("run ")]
     assert all(folders)
     assert len(set(folders)) == len(folders) == 2
 
 
 def test_with_the_examples_where_the_page_says_the_tests_pass(tmp_path: Path) -> None:
-    """Of a copy of the tree: those of the house, and those that name what the registries hold."""
-    house = tmp_path / "house"
+    """Of a copy of the tree: those of the structure, and those that name what the registries hold."""
+    project = tmp_path / "project"
     for path in ROOT.iterdir():
         if (path / "__init__.py").exists() or path.name in ("platform", "tests"):
-            shutil.copytree(path, house / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(path, project / path.name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (*ROOT.glob("*.md"), ROOT / "pyproject.toml"):
-        shutil.copy(path, house)
-    (tmp_path / "fmnas").symlink_to(house, target_is_directory=True)
+        shutil.copy(path, project)
+    (tmp_path / "fmnas").symlink_to(project, target_is_directory=True)
     for file, code in FILES.items():
-        (house / file).write_text(code)
+        (project / file).write_text(code)
     for file, row in ROWS:
-        add(house / file, r"^(FIGURES.*|SUMMARIES = \{|    for name, use, summary in \()\n", f"{row.strip()},\n")
-    add(house / "comparison/figures/__init__.py", r"^from fmnas.comparison.figures import ", "distribution, ")
+        add(project / file, r"^(FIGURES.*|SUMMARIES = \{|    for name, use, summary in \()\n", f"{row.strip()},\n")
+    add(project / "comparison/figures/__init__.py", r"^from fmnas.comparison.figures import ", "distribution, ")
     for file, name, entry in ENTRIES:
-        add(house / file, rf"^{name}\b.* = [\[{{]\n", f"{entry},\n")
-    tests = ["test_house.py", "comparison/test_page.py", "trainers/test_synthetic.py", "platform/test_options.py"]
-    tests += ["platform/test_problems.py::test_a_failure_is_told_as_a_bad_result_of_each_problem"]
+        add(project / file, rf"^{name}\b.* = [\[{{]\n", f"{entry},\n")
+    tests = ["test_structure.py", "comparison/test_page.py", "trainers/test_synthetic.py", "platform/test_options.py"]
+    tests += ["platform/test_problems.py::test_a_failure_is_a_bad_result_of_each_problem"]
     chosen = "not wheel and (not test_options or every_option or hill)"
     command = [sys.executable, "-m", "pytest", "-k", chosen, *(f"tests/{file_name}" for file_name in tests)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
@@ -152,7 +152,7 @@ def add(path: Path, after: str, text: str) -> None:
 
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: row.name)
-def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: Any) -> None:
+def test_an_optimizer_continues_the_same_from_its_history(row: Any) -> None:
     setting = registry.OptimizerContext(3, 5, 12, False, tuple(random_design(SPACE, 4, 0)))
     optimizer, again = (row.build(SPACE, setting, {}) for _ in range(2))
     for _ in range(12):

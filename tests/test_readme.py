@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = {path.name: path.read_text() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))}
 EXPERIMENTS = DOCUMENTS["experiments.md"]
-ROOMS = (
+PACKAGES = (
     "platform",
     "comparison",
     "baselines",
@@ -71,7 +71,7 @@ def test_files_that_are_named_exist(document: str) -> None:
     examples = {"FILE.py", *re.findall(r"^`([\w/]+\.py)`:$", every, flags=re.MULTILINE)}  # which are to be added
     named = set(re.findall(r"[\w./-]*\w\.py\b", DOCUMENTS[document])) - examples
     for name in named:
-        places = ("", "docs") if "/" in name else ("benchmarks", "examples", *ROOMS)
+        places = ("", "docs") if "/" in name else ("benchmarks", "examples", *PACKAGES)
         assert any((ROOT / place / name).is_file() for place in places), name
 
 
@@ -88,8 +88,10 @@ def test_modules_that_are_named_exist(document: str) -> None:
 def test_the_map_has_every_package() -> None:
     table = DOCUMENTS["CONTRIBUTING.md"].split("| package | contents |")[1].split("\n\n")[0]
     mapped = re.findall(r"^\| `([\w/]+)/` \|", table, flags=re.MULTILINE)
-    packages = {f"{room}/{path.parent.name}" for room in ROOMS for path in (ROOT / room).glob("*/__init__.py")}
-    assert sorted(mapped) == sorted({*ROOMS, *packages})
+    packages = {
+        f"{package}/{path.parent.name}" for package in PACKAGES for path in (ROOT / package).glob("*/__init__.py")
+    }
+    assert sorted(mapped) == sorted({*PACKAGES, *packages})
 
 
 def test_every_shipped_configuration_is_named() -> None:

@@ -125,7 +125,7 @@ def _update(state: _State, s: Tensor, y: Tensor) -> None:
 def _line_search(
     objective: Objective, state: _State, direction: Tensor, box: Box
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return (x, f, g, moved) of the first step with a sufficient decrease; the old point if there is none.
+    """Return (x, f, g, moved) of the first step with a sufficient decrease; the old point if no step has.
 
     A step that is too long is reduced to the minimum of the parabola through the two values and the derivative, within
     a tenth and a half of the step.

@@ -76,7 +76,7 @@ class Surface:
         return self.acquisition.value(mean, variance.sqrt())
 
     def best_neighbours(self, points: Points, region: Region) -> tuple[Tensor, Tensor]:
-        """Return (vertices [S, P] of the best neighbour in the region, its value [S]); -inf if there is none."""
+        """Return (vertices [S, P] of the best neighbour in the region, its value [S]); -inf without one."""
         if not region.has_moves:
             return points.V, torch.full((len(points),), -torch.inf, dtype=torch.float64)
         mean, variance, _ = self.posterior.predict_from(*self.posterior.correlation.neighbours(points))

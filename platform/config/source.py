@@ -62,7 +62,7 @@ class _Loader(yaml.SafeLoader):
 def _load_yaml(text: str, place: str) -> Any:
     """The plain data of a text. Raises ConfigError with PyYAML's message for text that is not YAML."""
     try:
-        return yaml.load(text, _Loader)
+        return _Loader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         message = ", ".join(filter(None, (error.context, error.problem)))
         mark = error.problem_mark or error.context_mark

@@ -1,1 +1,1 @@
-"""What a person or a program is told, meanwhile and at the end."""
+"""Output for users and programs: progress, status and results."""

@@ -21,7 +21,7 @@ def make_console(file: TextIO | None = None) -> Console:
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print text unchanged: brackets are no markup. A terminal breaks it between words, a file keeps it on one line."""
+    """Print text unchanged: brackets are not markup. A terminal breaks it between words, a file has one line."""
     console.print(text, style=style, soft_wrap=not console.is_terminal, highlight=False, markup=False)
 
 

@@ -206,7 +206,7 @@ def _table(facts: Mapping[str, Any]) -> Table:
 
 
 def _activity(run: Mapping[str, Any], state: str) -> str:
-    """Return what a run does now: its running trials, or the word of the live table."""
+    """Return what a run does now: its running trials, or its status in the live table."""
     if run["spent_epochs"] >= run["budget_epochs"]:
         return Activity.DONE
     if state == WORKING and not run["running"]:

@@ -69,7 +69,7 @@ class Experiment:
         return derived_seed(self.config.seed, run.repeat, trial.id)
 
     def build_optimizer(self, run: Run) -> Optimizer:
-        """Return a new optimizer for a run, as it is before its first suggestion."""
+        """Return a new optimizer for a run, in its state before the first suggestion."""
         config = self.config
         entry = next(entry for entry in config.optimizers if entry.label == run.label)
         subspace = self.subspace

@@ -201,9 +201,9 @@ class Ledger:
         self.status = Ending(event.status) if isinstance(event, Ended) else ""
         match event:
             case Asked():
-                self._asked(event)
+                self._apply_asked(event)
             case Started():
-                self._started(event, last_at)
+                self._apply_started(event, last_at)
             case Cancelled():
                 self.pending[event.run, event.trial_id].cancelled = event
             case Lost(final=False):
@@ -221,14 +221,16 @@ class Ledger:
             if pending.cancelled is not None:
                 yield _result(run, pending, pending.cancelled)
 
-    def unfinished(self) -> Iterator[tuple[str, PendingTrial]]:
+    def unfinished_trials(self) -> Iterator[tuple[str, PendingTrial]]:
         """Yield (run, trial) of the pending trials that were not cancelled."""
         return ((name, pending) for (name, _), pending in self.pending.items() if pending.cancelled is None)
 
     def running(self, since: float) -> Iterator[tuple[str, PendingTrial]]:
         """Yield (run, trial) of the trials that are running, if the current driver began at that time."""
         return (
-            (name, pending) for name, pending in self.unfinished() if pending.is_running and pending.started_at >= since
+            (name, pending)
+            for name, pending in self.unfinished_trials()
+            if pending.is_running and pending.started_at >= since
         )
 
     def pending_count(self, run: str) -> int:
@@ -284,13 +286,13 @@ class Ledger:
                 raise ValueError("no retraining has begun")
             self.retrained.setdefault(settings_of(self.retraining), {})[event.run] = event
 
-    def _asked(self, event: Asked) -> None:
+    def _apply_asked(self, event: Asked) -> None:
         run, trial = self.runs[event.run], event.trial
         run.seeds[trial.id] = trial.seed
         run.budget.commit(trial.epochs, event.suggest_seconds)
         self.pending[run.name, trial.id] = PendingTrial(trial, event.suggest_seconds)
 
-    def _started(self, event: Started, last_at: float) -> None:
+    def _apply_started(self, event: Started, last_at: float) -> None:
         pending = self.pending[event.run, event.trial_id]
         if pending.cancelled:
             pending.end_attempt(event.at)

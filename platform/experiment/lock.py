@@ -36,7 +36,7 @@ def driver_lock(directory: RunDirectory, work: str) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        driver = _read(directory.driver)
+        driver = _read_holder(directory.driver)
         who = f"process {driver['pid']} on {driver['host']}" if driver else "another process"
         raise RunDirectoryError(
             f"{directory.root} is in use by {who}: wait for it, or stop it there, and then "
@@ -83,7 +83,7 @@ def update_driver(directory: RunDirectory, **facts: Any) -> None:
 
 def read_driver(directory: RunDirectory) -> dict[str, Any] | None:
     """Return the content of driver.json if a driver is at work; None otherwise. Nothing is written."""
-    driver = _read(directory.driver)
+    driver = _read_holder(directory.driver)
     if driver is None:
         return None
     try:
@@ -95,7 +95,7 @@ def read_driver(directory: RunDirectory) -> dict[str, Any] | None:
         return driver if time.time() - driver["heartbeat"] < STALE_SECONDS else None
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_holder(path: Path) -> dict[str, Any] | None:
     try:
         driver = json.loads(path.read_bytes())
         return driver if {"host", "pid", "heartbeat"} <= set(driver) else None

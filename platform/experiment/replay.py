@@ -1,8 +1,8 @@
 """Replay: every optimizer is built and asked again, and its suggestions are compared with the journal.
 
 The order of events is the order of asks and tells, also with several trials pending, so each suggestion must be equal
-to the last digit. After an extension, an optimizer is built for the larger experiment and told what it did before, as
-the driver did. After a mismatch, the optimizer is built again and told what the journal has, so a single changed line
+to the last digit. After an extension, an optimizer is built for the larger experiment and given what it did before, as
+the driver did. After a mismatch, the optimizer is built again and given what the journal has, so a single changed line
 shows where it is and what would have followed from it.
 """
 
@@ -25,7 +25,7 @@ from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import FmnasError, Trial
 
 MAX_MISMATCHES = 100
-"""After so many mismatches the rest of a run is not compared: each takes as long as the run up to there."""
+"""After this number of mismatches the rest of a run is not compared: each takes as long as the run up to there."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _replay_run(name: str, steps: Sequence[Step]) -> list[Mismatch]:
 
 
 def _rebuild(experiment: Experiment, name: str, steps: Sequence[Step]) -> None:
-    """Give a run of the experiment a new optimizer, and tell it the suggestions and results of these steps."""
+    """Give a run of the experiment a new optimizer, with the suggestions and results of these steps."""
     run = experiment.runs[name]
     run.optimizer = experiment.build_optimizer(run)
     for _, what in steps:

@@ -163,7 +163,7 @@ def readable(path: Path, how: str = "") -> Iterator[None]:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         yield
     except OSError as error:
-        step = "choose a shorter name" if error.errno == errno.ENAMETOOLONG else "choose one that you can read"
+        step = "choose a shorter name" if error.errno == errno.ENAMETOOLONG else "choose one that you can access"
         raise RunDirectoryError(
             f"directory {cut(str(path))} cannot be accessed ({error.strerror}): {step} {how}".rstrip()
         ) from None

@@ -1,8 +1,8 @@
-"""The state of an experiment: its ledger, and optimizers that were told everything in it.
+"""The state of an experiment: its ledger, and optimizers that have received all of its results.
 
 While an experiment is running, the driver appends an event, applies it to the ledger and reports its result to the
 optimizer. A resume applies the events of the journal in the same order; only suggestions differ, as the optimizer is
-not asked for a suggestion but told that it made it.
+not asked for a suggestion but notified that it made it.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def _without_optimizers(directory: RunDirectory, events: Sequence[Event]) -> Exp
 
 
 def restore_state(experiment: Experiment, events: Sequence[Event]) -> ExperimentState:
-    """Return the state after the events of a journal; the new optimizers of the experiment are told all of them.
+    """Return the state after the events of a journal; the new optimizers of the experiment receive all of them.
 
     Raises RunDirectoryError for invalid events, NonReproducibleError if an optimizer does not repeat a suggestion, and
     ExperimentFailed if one fails.

@@ -10,6 +10,8 @@ POLL_SECONDS, LONGEST_PAUSE = 2.0, 60.0
 """Seconds between passes; doubled while the store does not take everything, up to the longest."""
 FLUSH_SECONDS = 60.0
 """How long the end of an experiment waits for a store that answers slowly."""
+SYNC_SECONDS = 24 * 3600.0
+"""The same, for `fmnas sync`."""
 LAST_TRIES = 3
 """Passes at the end of an experiment, if the store does not take everything."""
 
@@ -30,15 +32,7 @@ class TrackingReport:
     remark: str = ""
 
 
-class Tracker:
-    """Logs nothing: for tracking.enabled = false."""
-
-    def finish(self, status: str, trials: int) -> TrackingReport:
-        """Take the end of the experiment."""
-        return TrackingReport()
-
-
-class MlflowSync(Tracker):
+class MlflowSync:
     """Keeps the store up to date while an experiment runs. No method waits for the store but `finish`.
 
     flush_seconds: how long `finish` may take; far less if the store is down.

@@ -78,7 +78,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),
-        pending=[Pending(run, opened.suggest_seconds) for run, opened in state.ledger.unfinished()],
+        pending=[Pending(run, opened.suggest_seconds) for run, opened in state.ledger.unfinished_trials()],
         finished=state.ledger.status == Ending.FINISHED,
         retrained=retrained_table(state.ledger),
         hypotheses=config.hypotheses,
@@ -149,7 +149,7 @@ def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, A
 
 
 def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
-    """Return the table of the incumbents that were retrained with the latest settings; None if there are none."""
+    """Return the table of the incumbents that were retrained with the latest settings; None without any."""
     retrained, settings = ledger.current_retrained(), ledger.retraining
     if settings is None or not retrained:
         return None

@@ -75,26 +75,26 @@ class JobSource(Protocol):
         ...
 
     def next_job(self, driver: "Driver") -> Job | None:
-        """Return one more job; None if there is none at present."""
+        """Return one more job; None without one at present."""
         ...
 
     def has_more(self) -> bool:
         """Whether `next_job` may return a job now or later."""
         ...
 
-    def started(self, running: RunningJob) -> Event:
+    def start_event(self, running: RunningJob) -> Event:
         """Return the event of a job that was given to a worker."""
         ...
 
-    def ended(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Event:
+    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Event:
         """Return the event of a job that ended."""
         ...
 
-    def cancelled(self, running: RunningJob, reason: str, at: float) -> Event | None:
+    def cancel_event(self, running: RunningJob, reason: str, at: float) -> Event | None:
         """Return the event of a job that is left running when the driver stops, if that is recorded."""
         ...
 
-    def finished(self, status: Ending, reason: str, at: float) -> Event | None:
+    def finish_event(self, status: Ending, reason: str, at: float) -> Event | None:
         """Return the event of the driver's end, if that is recorded."""
         ...
 
@@ -181,11 +181,11 @@ class Driver:
             worker = self._pool.submit(job)
             running = RunningJob(job, worker, self.clock.elapsed(), self.clock.now())
             self._running[job.key] = running
-            self.record(self._source.started(running), wait=False)
+            self.record(self._source.start_event(running), wait=False)
 
     def _handle(self, ended: JobEnded) -> None:
         job = ended.job
-        event = self._source.ended(ended, self._running.pop(job.key), self.clock)
+        event = self._source.end_event(ended, self._running.pop(job.key), self.clock)
         self.record(event)
         match event:
             case Finished() | Retrained():
@@ -219,9 +219,9 @@ class Driver:
         why = "the experiment failed" if status == Ending.FAILED else "the driver was stopped"
         for running in self._running.values():
             reason_of_trial = f"{why} before the trial ended; a resume repeats it"
-            event = self._source.cancelled(running, reason_of_trial, self.clock.now())
+            event = self._source.cancel_event(running, reason_of_trial, self.clock.now())
             if event is not None:
                 self.record(event)
-        end = self._source.finished(status, reason, self.clock.now())
+        end = self._source.finish_event(status, reason, self.clock.now())
         if end is not None:
             self.record(end)

@@ -1,9 +1,9 @@
-"""Extending an experiment: which values may grow, and why all others must stay as they are.
+"""Extending an experiment: which values may grow, and why all others must stay unchanged.
 
 The seed of a trial follows from the experiment's seed, its repeat and its number, and that of an optimizer from the
 experiment's seed, the repeat and its label. So more repeats, another optimizer and a larger budget leave the results so
-far as they are, and paired with those to come. One thing differs: an optimizer that knows its budget knew the smaller
-one before; reports say so.
+far unchanged, and paired with those to come. One thing differs: an optimizer that knows its budget knew the smaller
+one before; reports state that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ ADD_OPTIMIZER = "-o optimizers+=NEW"
 
 
 def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Config:
-    """Return the configuration with overrides, as `KEY=VALUE`, in which the label of an optimizer stands for its entry.
+    """Return the configuration with overrides, as `KEY=VALUE`, with the labels of optimizers replaced by their entries.
 
     `optimizers+=NEW` adds one; repeating it adds nothing. root: the run directory, for messages.
     Raises ConfigError, naming every key, if an override would change what was done.
@@ -86,7 +86,7 @@ def _without_repetitions(entries: Sequence[Any], known: Mapping[str, Any]) -> li
 
 def _budget_errors(before: Config, after: Config) -> list[str]:
     old, new = _extendable_values(before), _extendable_values(after)
-    return [  # None is no limit
+    return [  # None means no limit
         f"{key} = {format_value(new[key])}: cannot be lowered from {format_value(old[key])}"
         for key in ("repeats", "budget.evaluations", "budget.seconds")
         if new[key] is not None and (old[key] is None or new[key] < old[key])

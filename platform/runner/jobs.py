@@ -1,6 +1,6 @@
 """The jobs of a driver: trials that optimizers suggest, or incumbents that are retrained.
 
-Retraining uses seeds of its own: a pure function of the experiment's seed, repeat and trial, and above 2**32, where the
+Retraining uses separate seeds: a pure function of the experiment's seed, repeat and trial, and above 2**32, where the
 seeds of a search end.
 """
 
@@ -68,11 +68,11 @@ class SearchJobs:
     def has_more(self) -> bool:
         return not all(run.is_done for run in self._ledger.runs.values())
 
-    def started(self, running: RunningJob) -> Started:
+    def start_event(self, running: RunningJob) -> Started:
         job = running.job
         return Started(job.run, job.trial.id, job.attempt, running.worker, running.started_at)
 
-    def ended(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Finished | Failed | Lost:
+    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Finished | Failed | Lost:
         job, result, seconds, at = ended.job, ended.result, clock.elapsed() - running.since, clock.now()
         key = (job.run, job.trial.id, job.attempt, ended.worker)
         if isinstance(result, Evaluation):
@@ -82,11 +82,11 @@ class SearchJobs:
             return Lost(*key, result.reason, losses >= self._state.config.workers.attempts, at)
         return Failed(*key, result.reason, seconds, at, result.status)
 
-    def cancelled(self, running: RunningJob, reason: str, at: float) -> Cancelled:
+    def cancel_event(self, running: RunningJob, reason: str, at: float) -> Cancelled:
         job = running.job
         return Cancelled(job.run, job.trial.id, job.attempt, running.worker, reason, at)
 
-    def finished(self, status: Ending, reason: str, at: float) -> Ended | None:
+    def finish_event(self, status: Ending, reason: str, at: float) -> Ended | None:
         """Return the end of the driver, unless the experiment has that status already."""
         return None if self._ledger.status == status else Ended(status, at, reason)
 
@@ -167,11 +167,11 @@ class RetrainingJobs:
     def has_more(self) -> bool:
         return False
 
-    def started(self, running: RunningJob) -> RetrainingStarted:
+    def start_event(self, running: RunningJob) -> RetrainingStarted:
         job = running.job
         return RetrainingStarted(job.run, job.trial.id, job.attempt, running.worker, running.started_at)
 
-    def ended(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Retrained | RetrainingFailed:
+    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Retrained | RetrainingFailed:
         job, result, at = ended.job, ended.result, clock.now()
         key = (job.run, job.trial.id, job.attempt, ended.worker)
         if isinstance(result, Evaluation):
@@ -179,11 +179,11 @@ class RetrainingJobs:
         is_final = result.status != LOST or job.attempt >= self._attempts
         return RetrainingFailed(*key, result.reason, is_final, at)
 
-    def cancelled(self, running: RunningJob, reason: str, at: float) -> None:
+    def cancel_event(self, running: RunningJob, reason: str, at: float) -> None:
         """Record nothing: the next retraining repeats the job."""
 
-    def finished(self, status: Ending, reason: str, at: float) -> None:
-        """Record nothing: the status of the experiment stays as it is."""
+    def finish_event(self, status: Ending, reason: str, at: float) -> None:
+        """Record nothing: the status of the experiment stays unchanged."""
 
     def check_failures(self, failures: Sequence[str]) -> None:
         """Raise ExperimentFailed if a retraining failed."""

@@ -59,7 +59,7 @@ Notify = Callable[[str], None]
 class Plan:
     """Work for a driver, in a run directory.
 
-    events: recorded first. make_source: returns the jobs, after these events; None if there are none.
+    events: recorded first. make_source: returns the jobs, after these events; None without jobs.
     load_data: loads and checks the data of the problem. trainings: per job. jobs: the largest number at once.
     """
 

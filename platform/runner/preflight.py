@@ -59,7 +59,7 @@ def warm_start_cost_note(config: Config) -> list[str]:
     return [f"Not trained of these: the trials that {join_names(labels)} {begin} with (warm_start), which are charged"]
 
 
-def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
+def estimate_runtime(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
     """Return an estimate of the runtime on this machine, as text.
 
     The estimate is the median over TIMED random configurations, evaluated for one epoch each. Costs of configurations
@@ -69,14 +69,14 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
     workers = _workers(config)
     if not workers:
         need = f"workers.cpus = {config.workers.cpus:g} and workers.gpus = {config.workers.gpus:g}"
-        return f"not known: this machine has no room for a worker of {need}"
+        return f"not known: this machine cannot fit a worker of {need}"
     task = problem(config.problem, config.problem_settings)
     space = Subspace(task.space, config.fixed)
     trainer, rng = task.build(task.load(), config.workers.hardware), np.random.default_rng(config.seed)
     seconds: list[float] = []
     failures: list[str] = []
     while len(seconds) < TIMED and len(seconds) + len(failures) < TRIED:
-        trial = Trial(len(seconds) + len(failures), space.complete(space.free.sample(rng)), 1, RANDOM)
+        trial = Trial(len(seconds) + len(failures), space.add_fixed(space.free.sample(rng)), 1, RANDOM)
         began = clock()
         try:
             trainer.evaluate(trial)

@@ -116,7 +116,7 @@ def _changes_config(plan: Plan) -> bool:
 
 
 def _driver_facts(plan: Plan, pool: PoolStatus, since: float) -> dict[str, Any]:
-    """Return what driver.json tells of the work: its kind, workers and the epochs done of running trials."""
+    """Return what driver.json has about the work: its kind, workers and the epochs done of running trials."""
     done = mean_epochs_done(pool, plan.trainings).items()
     epochs = [[run, trial, epochs] for (run, trial), epochs in done]
     return {"work": plan.work, "since": since, "workers": pool.size, "epochs_done": epochs}

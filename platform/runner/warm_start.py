@@ -42,7 +42,7 @@ def load_warm_starts(
 ) -> dict[str, WarmStartData]:
     """Return label -> what each optimizer with a warm_start begins with.
 
-    existing: of an experiment that is extended; kept as it is. Raises ConfigError, naming the optimizer, if a directory
+    existing: of an extended experiment; kept unchanged. Raises ConfigError, naming the optimizer, if a directory
     cannot be read or compared with this experiment, or has too few or too many trials.
     """
     warm_starts = {}

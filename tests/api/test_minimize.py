@@ -1,4 +1,4 @@
-"""A function minimised in this process: found, failed, interrupted, gone on with, refused."""
+"""A function minimised in this process: found, failed, interrupted, resumed, refused."""
 
 import linecache
 import os
@@ -159,7 +159,7 @@ def test_ctrl_c_before_any_result_is_a_keyboard_interrupt() -> None:
         minimize(Counted(1, raise_interrupt), SPACE, 20, "random")
 
 
-def test_it_goes_on_from_its_directory_with_the_same_suggestions(tmp_path: Path) -> None:
+def test_it_resumes_from_its_directory_with_the_same_suggestions(tmp_path: Path) -> None:
     whole = minimize(bowl, SPACE, 12, "regularized-evolution", population=4, tournament=2)
     first, second, third = Counted(6, raise_interrupt), Counted(), Counted()
     same = {"evaluations": 12, "optimizer": "regularized-evolution", "population": 4, "tournament": 2}
@@ -193,7 +193,7 @@ def kept(tmp_path: Path) -> Path:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_another_search_does_not_go_on_there(other: dict[str, Any], named: str, kept: Path) -> None:
+def test_another_search_cannot_resume_in_the_directory(other: dict[str, Any], named: str, kept: Path) -> None:
     before = (kept / "journal.jsonl").read_bytes()
     with pytest.raises(
         RunDirectoryError, match=rf"(?s){kept}.*\b{named}\b.*out=DIR|\b{named}\b.*{kept}.*out=DIR"
@@ -288,7 +288,7 @@ def test_a_function_that_cannot_be_looked_at_is_said_to_be(tmp_path: Path) -> No
         minimize(len, SPACE, 5, "random", out=tmp_path / "kept")
 
 
-def test_its_directory_can_be_read_without_the_function_and_not_gone_on_with(
+def test_its_directory_can_be_read_but_not_resumed_without_the_function(
     kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = f"from fmnas.api import load_run; print(load_run({str(kept)!r}).best().objective)"
@@ -396,7 +396,7 @@ def test_a_function_may_change_the_working_directory(
     assert len(minimize(moves, SPACE, 3, "random").trials) == 3
 
 
-def test_progress_tells_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_reports_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
     minimize(bowl, SPACE, 4, "random", progress=True)
     output = capsys.readouterr().out
     assert all(f"trial {number} " in output for number in range(4))

@@ -1,4 +1,4 @@
-"""What a notebook sees of run directories is what their reports say, and looking leaves them as they are."""
+"""What a notebook sees of run directories is what their reports say, and reading does not change them."""
 
 import json
 from dataclasses import replace
@@ -131,7 +131,7 @@ def test_what_a_notebook_shows_is_the_final_table_and_escaped(results: RunResult
     assert "&lt;script&gt;" in strange._repr_html_()
 
 
-def test_a_driver_at_work_is_no_obstacle(one: Path, tmp_path: Path) -> None:
+def test_results_can_be_read_while_a_driver_runs(one: Path, tmp_path: Path) -> None:
     """A journal that ends in the middle of a line, and a lock that a driver holds."""
     lines = (one / "journal.jsonl").read_bytes().splitlines(keepends=True)
     begun = tmp_path / "begun"
@@ -144,7 +144,7 @@ def test_a_driver_at_work_is_no_obstacle(one: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in begun.iterdir()) == ["driver.lock", "journal.jsonl"]
 
 
-def test_without_any_result_there_is_no_best_and_a_headline(one: Path, tmp_path: Path) -> None:
+def test_without_results_best_is_an_error_and_the_headline_is_shown(one: Path, tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_bytes((one / "journal.jsonl").read_bytes().splitlines(keepends=True)[0])
     seen = load_run(tmp_path)
     assert seen.trials.empty

@@ -85,7 +85,7 @@ def subject_of(row: OptimizerEntry) -> Subject:
 
 SUBJECTS = {name: subject_of(row) for name, row in ROWS.items()}
 SLOW_TO_ASK = ("smac", "botorch")
-"""Those whose packages take tenths of a second for a suggestion, whatever is set."""
+"""Those whose packages take tenths of a second for a suggestion, under all settings."""
 QUICK_TO_ASK = [
     name for name, row in ROWS.items() if not issubclass(row.optimizer, BayesianOptimizer) and name not in SLOW_TO_ASK
 ]

@@ -145,7 +145,7 @@ def _broken_density(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequ
 
 @pytest.mark.usefixtures("_broken_density")
 @pytest.mark.parametrize("_broken_density", ["raises", "nan"], indirect=True)
-def test_a_failing_model_leaves_it_to_chance_and_says_so() -> None:
+def test_a_failing_model_gives_a_random_suggestion_with_a_note() -> None:
     trials = [trial for trial, _ in run_trials(BOHB(SPACE, epochs=1), 40)]
     assert {t.origin for t in trials} == {RANDOM}
     noted = [t.note for t in trials if t.note]
@@ -167,7 +167,9 @@ def test_constraints_leave_a_third_to_chance() -> None:
 
 
 @pytest.mark.parametrize(("by_model", "calls"), [(True, MAX_PICKS), (False, 1)])
-def test_chance_stands_in_for_infeasible_picks(by_model: bool, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_infeasible_picks_are_replaced_by_random_ones(
+    by_model: bool, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A random pick is drawn again at once and without a note: uniform either way."""
     optimizer, asked = BOHB(HALVED, epochs=1), []
 

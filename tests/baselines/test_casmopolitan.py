@@ -129,7 +129,7 @@ def ask_next(optimizer: Casmopolitan) -> Trial:
 
 
 def worse(optimizer: Casmopolitan, count: int, first: float = 1.0) -> list[Trial]:
-    """Asks that are told worse and worse results."""
+    """Asks whose results get worse and worse."""
     trials = []
     for number in range(count):
         trials.append(ask_next(optimizer))

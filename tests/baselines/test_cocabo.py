@@ -135,7 +135,7 @@ def test_only_what_the_bandits_chose_is_a_pull() -> None:
     while optimizer.ask() and len(optimizer.pending) < 5:
         continue
     origins = [trial.origin for trial in optimizer.pending.values()]
-    assert origins == [INITIAL] * 4 + [RANDOM]  # nothing was told yet
+    assert origins == [INITIAL] * 4 + [RANDOM]  # no result was received yet
     for number, trial in enumerate(list(optimizer.pending.values())):
         optimizer.tell(trial, float(number))
     assert all((bandit.log_weights == 0.0).all() for bandit in optimizer._bandits.bandits)

@@ -55,7 +55,7 @@ def tell_results(optimizer: OptunaSampler) -> list[tuple[Any, ...]]:
     return [(trial.state, trial.value, trial.params, trial.system_attrs) for trial in trials]
 
 
-def test_the_study_holds_every_trial_as_it_stands() -> None:
+def test_the_study_holds_every_trial_with_its_state() -> None:
     optimizer = build_optimizer(TPESampler, initial_design=DESIGN)
     trials = [ask(optimizer) for _ in range(5)]
     optimizer.tell(trials[3], 0.5)

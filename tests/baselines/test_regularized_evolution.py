@@ -30,7 +30,7 @@ def test_fifty_random_trials_then_children() -> None:
 
 
 def parents(optimizer: RegularizedEvolution, objectives: list[float], children: int) -> np.ndarray:
-    """How often each of the trials with these objectives is a parent; no child is told, so the population stays."""
+    """How often each of the trials with these objectives is a parent; without results, the population stays."""
     run_trials(optimizer, objectives)
     counts = np.zeros(len(objectives))
     for _ in range(children):
@@ -69,16 +69,16 @@ def test_the_population_ages() -> None:
 
 
 def test_the_order_of_results_makes_the_population() -> None:
-    """Trials told late are young: the last `population` told, not asked."""
+    """Trials that end late are young: the population is the last ones to end, not to be asked for."""
     optimizer = RegularizedEvolution(SPACE, population=3, tournament=100)
     trials = [optimizer.ask() for _ in range(4)]
     for i, objective in ((3, 0.0), (2, 5.0), (1, 4.0), (0, 3.0)):
         optimizer.tell(trials[i], objective)
     child = optimizer.ask()
-    assert child.parent == 0  # trial 3 was better but told first
+    assert child.parent == 0  # trial 3 was better but ended first
 
 
-def test_children_are_random_until_something_is_told() -> None:
+def test_children_are_random_before_the_first_result() -> None:
     optimizer = RegularizedEvolution(SPACE, population=2, tournament=2)
     trials = [optimizer.ask() for _ in range(5)]
     assert [t and t.origin for t in trials] == [RANDOM] * 5
@@ -97,7 +97,7 @@ def test_children_are_made_again_until_they_are_feasible() -> None:
     assert {(t.origin, t.note) for t in trials[5:]} == {(MUTATION, "")}
 
 
-def test_without_a_feasible_child_chance_chooses_and_says_so() -> None:
+def test_without_a_feasible_child_the_suggestion_is_random_with_a_note() -> None:
     """Exactly one of four bits: every child has none or two."""
     bits = [Integer(f"b{i}", 0, 1) for i in range(4)]
     one = [LinearConstraint({bit.name: sign for bit in bits}, sign) for sign in (1, -1)]

@@ -1,4 +1,4 @@
-"""Optimizers that ask a package: what the package is told, what becomes of its suggestions, and that they are good."""
+"""Optimizers that ask a package: what the package receives, what becomes of its suggestions, and that they are good."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -47,7 +47,7 @@ KINDS = Space(
         Graph("g", ("s", "t", "u"), (("s", "t"), ("t", "u"))),
     ]
 )
-TOLD = [
+RESULTS = [
     ({"op": "b", "rate": 0.01, "k": 3, "x": 0.0, "width": 64, "g": "t"}, 0.5),
     ({"op": "c", "rate": 0.1, "k": 7, "x": 3.0, "width": 8, "g": "s"}, -0.25),
     ({"op": "a", "rate": 0.001, "k": 5, "x": -1.0, "width": 16, "g": "u"}, 2.0),
@@ -73,8 +73,8 @@ def best_of(optimizer: Optimizer, budget: int) -> float:
 
 
 def build_informed(method: type[WrappedOptimizer]) -> Any:
-    """Told of TOLD, the last one first, while PENDING, which was asked second, is pending."""
-    first, second, third = TOLD
+    """With the results of RESULTS, the last one first, while PENDING, which was asked second, is pending."""
+    first, second, third = RESULTS
     design = [first[0], PENDING, second[0], third[0]]
     optimizer = method(KINDS, initial_design=design, **WRAPPED[method])
     trials = [ask(optimizer) for _ in design]
@@ -83,7 +83,7 @@ def build_informed(method: type[WrappedOptimizer]) -> Any:
     return optimizer
 
 
-def test_what_optuna_is_told() -> None:
+def test_trials_passed_to_optuna() -> None:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import TrialState
 
@@ -107,7 +107,7 @@ def test_what_optuna_is_told() -> None:
         }
 
 
-def test_what_smac_is_told() -> None:
+def test_trials_passed_to_smac() -> None:
     history = build_informed(SMAC).selector(seed=0)._runhistory
     from ConfigSpace import CategoricalHyperparameter, UniformFloatHyperparameter, UniformIntegerHyperparameter
     from smac.runhistory import StatusType
@@ -136,8 +136,8 @@ def test_what_smac_is_told() -> None:
     }
 
 
-def test_what_botorch_is_told() -> None:
-    """In the order told; the columns are rate, x, op, k, width, g."""
+def test_trials_passed_to_botorch() -> None:
+    """In the order of the results; the columns are rate, x, op, k, width, g."""
     acquisition = build_informed(BoTorch).acquisition()
     model = acquisition.model
     expected = [[0.0, 0.0, 0, 0.5, 0.5, 2], [1.0, 1.0, 2, 1.0, 0.0, 0], [0.5, 0.25, 1, 0.0, 1.0, 1]]

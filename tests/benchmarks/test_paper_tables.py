@@ -9,7 +9,7 @@ import pandas as pd
 import paper_tables
 import pytest
 from paper_page import mean_line, rank_optimizers, table, write_page
-from paper_tables import DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, read, run_directory
+from paper_tables import DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, load_tables, run_directory
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import load_config
@@ -57,7 +57,7 @@ def test_an_optimizer_that_is_run_later_joins_the_others(
     keep(taken)
     renamed = taken.curves.replace({"optimizer": {"random": "later", "regularized-evolution": "later 2"}})
     keep(Taken(replace(taken.facts, optimizers={"later": taken.facts.optimizers["random"]}), renamed))
-    both = read(folder_of(taken.facts))
+    both = load_tables(folder_of(taken.facts))
     assert set(both.facts.optimizers) == {"regularized-evolution", "random", "later"}
     assert list(both.bests("random")) == pytest.approx(list(taken.bests("random")))
     with pytest.raises(SystemExit, match="repeats"):

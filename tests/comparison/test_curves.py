@@ -79,7 +79,7 @@ def test_mean_over_repeats(make_table):
     assert list(other["repeats"]) == [1] * 5
 
 
-def test_the_order_of_addition_is_no_spread():
+def test_the_order_of_addition_adds_no_spread():
     folds = np.array([[(0.1 + 0.2 + 0.3) / 3], [(0.3 + 0.2 + 0.1) / 3]])
     assert folds[0] != folds[1]
     assert standard_error(folds).tolist() == [0.0]

@@ -141,7 +141,7 @@ def test_repeats_that_are_tied_show_nothing():
     assert (among_three.repeats, among_three.repeats_needed) == (9, 7)
 
 
-def test_what_holm_shows_beside_surer_pairs_is_shown():
+def test_a_pair_that_holm_shows_after_smaller_p_values_is_shown():
     """Six repeats that differ are too few for the first step of three pairs; they pass at the last step."""
     a = [float(i) for i in range(9)]
     b = [x + (i + 1.0 if i < 6 else 0.0) for i, x in enumerate(a)]

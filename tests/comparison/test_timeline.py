@@ -31,7 +31,7 @@ def test_by_hand(make_table):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "failed or timed out"]
 
 
-def test_workers_and_optimizers_are_told_apart_however_many(make_table):
+def test_workers_and_optimizers_differ_at_any_number(make_table):
     """Two workers, twelve optimizers: names lose their middle, colours have hatches, the legend has rows."""
     long = "worker-{}@a-host-with-a-name-of-more-than-enough-letters"
     runs = {(f"o{i:02}", 0): [{"objective": 1.0, "at": 7 * i + 7, "worker": long.format(i % 2)}] for i in range(12)}

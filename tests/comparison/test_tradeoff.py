@@ -58,7 +58,7 @@ def test_full_results_of_every_repeat(make_table, tmp_path):
     assert "Error against FLOPs" in (tmp_path / "index.html").read_text()
 
 
-def test_without_flops_there_is_no_tradeoff(make_table):
+def test_without_flops_the_tradeoff_is_left_out(make_table):
     trials = make_table({("a", 0): [1.0]})
     assert tradeoffs(trials, anytime_curves(trials, BUDGET), 75, BUDGET) == []
 

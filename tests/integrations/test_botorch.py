@@ -101,7 +101,7 @@ def test_priors_can_be_drawn_from_which_is_how_a_fit_is_tried_again() -> None:
     }
 
 
-def test_each_outcome_has_parameters_of_its_own() -> None:
+def test_each_outcome_has_separate_parameters() -> None:
     X, Y = data(MIXED)
     model = MixedFMGP(X, torch.cat([Y, -3.0 * Y[torch.randperm(len(Y), generator=torch.manual_seed(0))]], -1), MIXED)
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
@@ -115,7 +115,7 @@ def test_each_outcome_has_parameters_of_its_own() -> None:
     [lambda X: X[:, 1:], lambda X: X + 1.0, lambda X: X + 0.25 * (torch.arange(6) == 4), lambda X: -X],
     ids=["columns", "outside", "between vertices", "negative"],
 )
-def test_what_is_no_encoded_configuration_is_refused(spoil: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_invalid_encoded_configurations_are_refused(spoil: Callable[[torch.Tensor], torch.Tensor]) -> None:
     X, Y = data(MIXED)
     with pytest.raises(OptimizerError, match="encode_all"):
         MixedFMGP(spoil(X), Y, MIXED)

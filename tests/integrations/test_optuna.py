@@ -1,4 +1,4 @@
-"""BOFMSampler: what BO-FM hears of a study's trials, and what becomes of its suggestions."""
+"""BOFMSampler: what BO-FM receives of a study's trials, and what becomes of its suggestions."""
 
 import math
 import pickle
@@ -34,7 +34,7 @@ def bowl(trial: optuna.Trial) -> float:
 
 
 def ask_next(study: optuna.Study, count: int, state: TrialState | None = None) -> list[tuple[Any, Any]]:
-    """The configurations of NINE that are asked for: told as failed, or left running with one parameter unasked."""
+    """The configurations of NINE that are asked for: reported as failed, or left running with one parameter unasked."""
     trials = []
     for _ in range(count):
         trial = study.ask()
@@ -77,7 +77,7 @@ def test_running_trials_are_pending_with_what_they_have_not_asked_for_yet() -> N
     assert len(set(ask_next(study, 6)) | {("p", None), ("q", 1), ("r", "1")}) == 9
 
 
-def test_a_study_goes_on_with_another_sampler_and_a_pickled_one() -> None:
+def test_a_study_continues_with_another_sampler_and_a_pickled_one() -> None:
     study = nine(pickle.loads(pickle.dumps(BOFMSampler(seed=0, n_startup_trials=3))))
     first = ask_next(study, 3)
     study.sampler = BOFMSampler(seed=5, n_startup_trials=3)
@@ -89,7 +89,7 @@ def trial_with(state: TrialState, value: float | None = None, **more: Any) -> Fr
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_what_is_heard_of_each_state(sign: float) -> None:
+def test_results_received_from_each_state(sign: float) -> None:
     trials = [
         trial_with(TrialState.COMPLETE, sign * 2.0),
         trial_with(TrialState.COMPLETE, sign * 5.0),

@@ -1,4 +1,4 @@
-"""BOFMSearch without a Ray cluster: domains, suggestions, what BO-FM hears, save and restore."""
+"""BOFMSearch without a Ray cluster: domains, suggestions, what BO-FM receives, save and restore."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def search(space: dict[str, Any] = SPACE, mode: str = "min", **options: Any) -> 
 
 
 def run(searcher: BOFMSearch, trials: range, sign: int = 1) -> list[dict[str, Any]]:
-    """What is suggested for these trials, each told at once."""
+    """What is suggested for these trials, each reported at once."""
     suggested = []
     for number in trials:
         suggested.append(searcher.suggest(str(number)))
@@ -64,7 +64,7 @@ def test_each_domain_is_a_range_that_holds_what_tune_draws(domain: Any, expected
     [tune.randn(), tune.grid_search([1, 2]), tune.sample_from(lambda _: 1), [tune.uniform(0, 1)], tune.uniform(1, 0)],
     ids=["normal", "grid", "function", "list", "empty"],
 )
-def test_what_is_no_range_is_refused_by_name(domain: Any) -> None:
+def test_invalid_ranges_are_refused_by_name(domain: Any) -> None:
     with pytest.raises(OptimizerError, match=r"^net/p"):
         ranges_of({"net": {"p": domain}})
 
@@ -84,7 +84,7 @@ def test_running_trials_are_pending() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "heard"),
+    ("ends", "received"),
     [
         ({"result": {"loss": 0.5}}, [3.0, 1.0, 0.5]),
         ({"error": True}, [3.0, 1.0, 3.0]),
@@ -96,7 +96,7 @@ def test_running_trials_are_pending() -> None:
     ],
     ids=["result", "error", "nan", "none", "text", "no metric", "paused"],
 )
-def test_what_is_heard_of_each_end(ends: dict[str, Any], heard: list[float]) -> None:
+def test_results_received_from_each_end(ends: dict[str, Any], received: list[float]) -> None:
     searcher = search()
     for name, loss in (("one", 3.0), ("two", 1.0)):
         searcher.suggest(name)
@@ -105,7 +105,7 @@ def test_what_is_heard_of_each_end(ends: dict[str, Any], heard: list[float]) -> 
     searcher.on_trial_result("three", {"loss": 2.0})
     searcher.on_trial_complete("three", **ends)
     searcher.on_trial_complete("three", {"loss": 9.0})  # again: it is not running any more
-    assert [results.objective for _, results in searcher.optimizer.history] == heard
+    assert [results.objective for _, results in searcher.optimizer.history] == received
     assert not searcher.optimizer.pending
 
 
@@ -117,7 +117,7 @@ def test_an_error_before_any_result_is_forgotten() -> None:
     assert not searcher.optimizer.pending
 
 
-def test_a_restored_search_goes_on_as_the_saved_one(tmp_path: Path) -> None:
+def test_a_restored_search_continues_as_the_saved_one(tmp_path: Path) -> None:
     saved, restored = search(), BOFMSearch(seed=0, n_startup_trials=3)
     saved.suggest("forgotten")
     saved.on_trial_complete("forgotten")

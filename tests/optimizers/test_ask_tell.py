@@ -1,4 +1,4 @@
-"""Objects with ask and tell as optimizers: what they hear and when, how they are restored, and what is refused."""
+"""Objects with ask and tell as optimizers: what they receive and when, how they are restored, and what is refused."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 9), Nominal("op", ["a", "b"]
 
 
 class Recorder:
-    """Suggests what is next, and writes down what it is told."""
+    """Suggests what is next, and records what it receives."""
 
     def __init__(self, space: Space, seed: int, start: int = 0) -> None:
         self.space, self.seed, self.count, self.heard = space, seed, start, list[tuple[Configuration, float]]()
@@ -36,7 +36,7 @@ def built(make: Callable[..., Any], **given: Any) -> AskTellOptimizer:
     return optimizer_from_factory(make)(SPACE, **given)
 
 
-def test_it_hears_every_result_and_of_the_initial_design() -> None:
+def test_it_receives_every_result_and_the_initial_design() -> None:
     made = []
 
     def make(space: Space, seed: int) -> Recorder:
@@ -87,7 +87,7 @@ def test_a_pair_of_functions_will_do_and_what_it_draws_is_its_own() -> None:
     assert len(set(ask_values(5, 1))) == 3
 
 
-def test_a_private_random_state_goes_on_and_leaves_the_callers() -> None:
+def test_a_private_random_state_persists_and_leaves_the_callers_unchanged() -> None:
     private = IsolatedRNG(2**40 + 1)
     draws, callers = [], []
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_options_and_what_the_platform_sets_reach_it() -> None:
         (None, "no trial is pending"),
     ],
 )
-def test_what_is_no_configuration_is_refused(suggested: Any, words: str) -> None:
+def test_invalid_configurations_are_refused(suggested: Any, words: str) -> None:
     optimizer = built(lambda space, seed: (lambda: suggested, lambda *told: None))
     with pytest.raises((OptimizerError, ValueError), match=words):
         optimizer.ask()

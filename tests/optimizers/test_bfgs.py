@@ -84,7 +84,7 @@ def test_rosenbrock_in_a_box_equals_scipys(lower: list[float], upper: list[float
     assert (values <= max(expected) + 1e-6).all()
 
 
-def test_a_batch_equals_a_loop_and_which_tells_the_problems_apart() -> None:
+def test_a_batch_equals_a_loop_and_which_selects_the_problems() -> None:
     rng = np.random.default_rng(1)
     centers = torch.from_numpy(rng.uniform(-1.5, 1.5, (6, 3)))
     scales = torch.from_numpy(np.exp(rng.uniform(-1, 3, (6, 3))))
@@ -128,7 +128,7 @@ def test_never_worse_than_the_start_and_never_outside(seed: int, iterations: int
 
 
 def test_infinite_values_are_walked_around() -> None:
-    """The minimum of x + 1/x^2-like barriers lies beside a region where the objective is infinite."""
+    """The minimum of x + 1/x^2-like barriers is next to a region where the objective is infinite."""
 
     def objective(x: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         inside = x[:, 0] > 0.1

@@ -25,7 +25,7 @@ TWELVE = Space([Nominal("op", ["a", "b", "c"]), Integer("k", 0, 3)])
 
 
 def score(configuration: Configuration) -> float:
-    """A smooth bowl over whatever is there."""
+    """A smooth bowl over all variables."""
     total = 0.0
     for name, best in (("x", 0.3), ("z", 0.2), ("k", 3)):
         if name in configuration:
@@ -94,7 +94,7 @@ def test_pending_asks_differ_in_a_small_space(seed: int, objective: Any) -> None
     assert len({key(optimizer.ask()) for _ in range(8)}) == 8
 
 
-def test_the_same_point_told_twice() -> None:
+def test_the_same_point_with_two_results() -> None:
     point: Configuration = {"x": 0.5, "op": "a", "k": 2, "rate": 1.0}
     other: Configuration = {"x": 0.1, "op": "b", "k": 0, "rate": 0.2}
     optimizer = BOFM(MIXED, initial_design=[point, point, other, point], **QUICK)

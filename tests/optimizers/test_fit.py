@@ -186,7 +186,7 @@ def test_fit_of_the_golden_data_beats_a_converged_reference(seed: int) -> None:
     assert result.nll <= min(GOLDEN["nll_per_point"]) - 0.01
 
 
-def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
+def test_fit_is_at_least_as_good_as_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 12, kernel=kernel)
     result = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=False), seed=7)
     starts = problem.likelihood.parameters.starts(np.random.default_rng(7), 4)

@@ -143,7 +143,7 @@ def test_what_is_asked_is_valid_new_and_the_models(method: type[BayesianOptimize
     assert len({json.dumps(t.configuration) for t in result}) == 10
 
 
-def test_restored_by_way_of_json_it_goes_on_the_same(method: type[BayesianOptimizer], space: Space) -> None:
+def test_restored_from_json_it_continues_the_same(method: type[BayesianOptimizer], space: Space) -> None:
     optimizer, again = build_optimizer(method, space, 1), build_optimizer(method, space, 1)
     for trial, objective in busy(optimizer, 9):
         copy = Trial.from_dict(json.loads(json.dumps(trial.to_dict())))
@@ -155,7 +155,7 @@ def test_restored_by_way_of_json_it_goes_on_the_same(method: type[BayesianOptimi
     assert ask_next(again) == ask_next(optimizer)
 
 
-def test_a_pickled_one_goes_on_the_same(method: type[BayesianOptimizer]) -> None:
+def test_a_pickled_one_continues_the_same(method: type[BayesianOptimizer]) -> None:
     optimizer = build_optimizer(method, SPACES["mixed"])
     busy(optimizer, 7)
     assert ask_next(pickle.loads(pickle.dumps(optimizer))) == ask_next(optimizer)
@@ -172,7 +172,7 @@ def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses(method: ty
 
 def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
     CoCaBO(Space([Integer("n", 1, 2000)]), initial_design=[])
-    with pytest.raises(OptimizerError, match=r"n has 2001 values: .* at most 2000; make it a Real"):
+    with pytest.raises(OptimizerError, match=r"n has 2001 values.* 2000.*Real"):
         CoCaBO(Space([Integer("n", 1, 2001)]), initial_design=[])
 
 

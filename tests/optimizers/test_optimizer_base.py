@@ -106,7 +106,7 @@ def test_nothing_to_do_takes_no_number() -> None:
 
 
 def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
-    """However many trials were told before: the third ask is the third ask."""
+    """However many results there were before: the third ask is the third ask."""
     patient, hasty = Drawing(SPACE, seed=3, epochs=25), Drawing(SPACE, seed=3, epochs=25)
     for optimizer, value in ((patient, 0.0), (hasty, 9.0)):
         for _ in range(2):
@@ -123,7 +123,7 @@ def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
     assert numbers[0].configuration != numbers[1].configuration
 
 
-def test_history_keeps_what_was_told() -> None:
+def test_history_holds_all_results() -> None:
     optimizer = Drawing(SPACE, epochs=25)
     first, second = optimizer.ask(), optimizer.ask()
     full = Evaluation(0.25, epochs=3, errors=(0.2, 0.3))
@@ -150,7 +150,7 @@ def test_a_trial_that_is_not_pending_is_explained() -> None:
             call()
 
 
-def test_what_is_no_suggestion_is_explained() -> None:
+def test_invalid_suggestions_are_explained() -> None:
     """The commonest first mistake."""
 
     class Plain(Drawing):

@@ -56,7 +56,7 @@ def test_softness_is_linear_below_the_median_and_logarithmic_above() -> None:
 
 @pytest.mark.parametrize("warp", sorted(WARPS))
 def test_the_slope_of_a_warp_is_that_of_finite_differences(warp: str) -> None:
-    """The quantiles and moments of the data stay as they are: so many points that one more does not move them."""
+    """The quantiles and moments of the data stay unchanged: with this number of points one more does not move them."""
     y = np.random.default_rng(0).gumbel(size=4001)
     u, log_slope = WARPS[warp](y)
     order = np.argsort(y)

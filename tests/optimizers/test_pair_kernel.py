@@ -95,7 +95,7 @@ def test_the_search_sees_the_same_surface(both: Both) -> None:
 def test_neighbours_are_the_points_with_another_vertex(both: Both) -> None:
     problem, fast, _ = both
     if not problem.space.discrete:
-        pytest.skip("there are no vertices")
+        pytest.skip("no vertices")
     correlation = Posterior(fast, starts(fast)[0]).correlation
     points = problem.points.select(slice(3))
     r, own = correlation.neighbours(points)
@@ -114,7 +114,7 @@ def test_neighbours_are_the_points_with_another_vertex(both: Both) -> None:
 def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -> None:
     problem, _, _ = both
     if not problem.space.discrete:
-        pytest.skip("the overlap of no variables is no kernel")
+        pytest.skip("without variables the overlap is not a kernel")
     likelihood = Likelihood(Overlap(problem.space), problem.points, problem.y)
     eta = torch.tensor([[-1.0], [0.5]], dtype=torch.float64)
     value, gradient = likelihood(eta, torch.arange(2))

@@ -1,4 +1,4 @@
-"""ParameterVector as data: what a vector eta stands for, where starts lie, and what priors say."""
+"""ParameterVector as data: what a vector eta means, where starts lie, and what priors say."""
 
 import math
 

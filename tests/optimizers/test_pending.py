@@ -44,7 +44,7 @@ def believed() -> Posterior:
 
 
 def alone(believed: Posterior) -> Posterior:
-    """The process of the trials that were told, under the same parameters."""
+    """The process of the trials with results, under the same parameters."""
     results = believed.likelihood.points.select(torch.arange(TOLD))
     likelihood = believed.likelihood
     return Posterior(Likelihood(likelihood.kernel, results, likelihood.y[:TOLD]), believed.eta)
@@ -55,7 +55,7 @@ def anywhere() -> Points:
 
 
 def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) -> None:
-    """mu + r A^-1 (y - mu), with the mean and the correlations of what was told."""
+    """mu + r A^-1 (y - mu), with the mean and the correlations of the results."""
     process, points, y = alone(believed), believed.likelihood.points, believed.likelihood.y
     assert len(points) == TOLD + AHEAD
     C, V = points.C[TOLD:], points.V[TOLD:]

@@ -120,7 +120,7 @@ def test_starts_do_not_disturb_each_other(
     np.testing.assert_allclose(together, sorted(entry, reverse=True), rtol=1e-5, atol=1e-5)
 
 
-def test_of_starts_that_meet_the_best_goes_on() -> None:
+def test_of_starts_that_meet_the_best_continues() -> None:
     points = Points(
         torch.tensor([[0.5], [0.5001], [0.5], [0.9]], dtype=torch.float64), torch.tensor([[0], [0], [1], [0]])
     )
@@ -190,8 +190,8 @@ def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> N
     assert len(start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, few, 0))) <= 5
 
 
-def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space) -> None:
-    """The best starts are known in turn, as if pending: the same draws then give the next best, and as many of them."""
+def test_start_points_exclude_the_known_ones(make_problem: Any, space: Space) -> None:
+    """The best starts are known in turn, as if pending: the same draws then give the next best ones."""
     problem = make_problem(space, 8)
     surface, size = surface_of(problem), SearchSettings(random_points=60, spray_points=10, starts=3)
     incumbent, known = problem.X[int(problem.y.argmin())], np.empty((0, len(space)))

@@ -1,4 +1,4 @@
-"""An optimizer of the free variables as one of the whole space: the same suggestions, completed, whatever it hears."""
+"""An optimizer of the free variables as one of the whole space: the same suggestions, completed, with any results."""
 
 from collections.abc import Callable
 
@@ -51,7 +51,7 @@ def test_it_suggests_what_the_inner_one_would_and_completes_it(name: str, fixed:
     subspace = Subspace(SPACE, fixed)
 
     def complete_trial(trial: Trial) -> Trial:
-        return Trial(**{**vars(trial), "configuration": subspace.complete(trial.configuration)})
+        return Trial(**{**vars(trial), "configuration": subspace.add_fixed(trial.configuration)})
 
     alone = run_trials(MAKERS[name](subspace.free), complete_trial)
     whole = run_trials(SubspaceOptimizer(subspace, MAKERS[name](subspace.free)))
@@ -62,7 +62,7 @@ def test_it_suggests_what_the_inner_one_would_and_completes_it(name: str, fixed:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_restored_it_goes_on_as_if_nothing_had_happened(name: str) -> None:
+def test_a_restored_optimizer_continues_the_same(name: str) -> None:
     subspace = Subspace(SPACE, MIXED)
     first = SubspaceOptimizer(subspace, MAKERS[name](subspace.free))
     trials = run_trials(first)

@@ -88,7 +88,7 @@ def test_a_file_that_was_restored_was_changed(
     assert "mine.py:Mine) has changed" in extend(capsys, "budget.evaluations=5")
 
 
-def test_directories_with_different_files_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_with_different_files_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     run("one")
     run("same", seed=1)
     change("mine.py", monkeypatch)

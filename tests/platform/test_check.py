@@ -143,7 +143,7 @@ def test_one_that_breaks_rules(
     code, verdicts, last = check_optimizer(f"{mine}:{name}", capfd, "--seconds", "1" if name == "Hangs" else "4")
     violations = broken(verdicts)
     assert (code, len(verdicts)) == (1, LINES)
-    assert last.endswith(f"{len(violations)} of {LINES} rules broken")
+    assert last == f"{mine}:{name}: {len(violations)} of {LINES} rules broken", "nor is :Leaves: an emoji"
     for rule, words in expected.items():
         for word in words:
             assert word in violations[rule]
@@ -197,4 +197,6 @@ def test_what_cannot_be_loaded_is_wrong_input(
 def test_the_limit_is_a_number_of_seconds(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["check", "random", "--seconds", seconds])
-    assert "must be a number of seconds above 0" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "--seconds" in error
+    assert seconds in error

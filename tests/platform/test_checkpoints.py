@@ -1,4 +1,4 @@
-"""Checkpoints of an experiment: a repeated trial goes on from its last ones, and nothing is left behind."""
+"""Checkpoints of an experiment: a repeated trial resumes from its last ones, and nothing is left behind."""
 
 import csv
 from pathlib import Path

@@ -162,9 +162,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     assert sorted(trial.id for trial, _ in run.optimizer.history) == list(range(len(finished)))
 
 
-def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_goes_on(
-    cluster: Any, tmp_path: Path
-) -> None:
+def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_resumed(cluster: Any, tmp_path: Path) -> None:
     node, out = cluster.add_node(**NODE, num_cpus=2), tmp_path / "run"
     overrides = [f"problem={Path(__file__).with_name('sleeping.py')}:sleeps", "tracking.enabled=false"]
     overrides += ["optimizers=[{name: random, concurrency: 2}]", "initial_design=2", "budget.evaluations=6"]

@@ -46,7 +46,7 @@ def with_value(key: str, value: object) -> dict[str, object]:
     return data
 
 
-def test_the_same_optimizer_may_compete_several_times_under_labels_of_its_own() -> None:
+def test_the_same_optimizer_may_compete_several_times_under_different_labels() -> None:
     entries = ["bohb", {"name": "bohb", "label": "bohb-2", "eta": 2}]
     config = check_config(with_value("optimizers", entries) | {"hypotheses": "bohb-2"}, "my.yaml")
     assert [(entry.name, entry.label, entry.options) for entry in config.optimizers] == [
@@ -133,7 +133,7 @@ def test_resolved_yaml_loads_to_the_same(tmp_path: Path) -> None:
     assert load_config(path) == config
 
 
-def test_options_of_an_optimizer_stand_beside_its_name() -> None:
+def test_options_of_an_optimizer_are_keys_next_to_its_name() -> None:
     entry = check_config(GOOD, "here").optimizers[1]
     assert (entry.name, entry.concurrency, entry.options) == ("regularized-evolution", 1, {"population": 6})
 
@@ -227,7 +227,7 @@ def test_an_override_that_makes_no_sense_is_named(override: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "- a", "a: [1", "1: 2", "\x00", "a: !!python/object:os.system x"])
-def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_configuration_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match="bad"):
@@ -248,7 +248,7 @@ KEYS += ["budget.seconds", "fidelity", "fidelity.epochs", "data", "data.train", 
 
 
 @given(key=st.sampled_from(KEYS), value=values)
-def test_whatever_stands_in_a_configuration_is_taken_or_explained(key: str, value: object) -> None:
+def test_any_value_in_a_configuration_is_accepted_or_explained(key: str, value: object) -> None:
     data = with_value(key, value)
     try:
         config = check_config(data, "here")

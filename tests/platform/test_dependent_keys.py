@@ -185,7 +185,7 @@ def test_a_function_of_milliseconds_runs_in_process_unless_workers_are_asked_for
     assert again == config, "a resume has the same kind of workers"
 
 
-def test_an_address_or_a_problem_of_ones_own_means_ray() -> None:
+def test_an_address_or_a_custom_problem_means_ray() -> None:
     assert load_with_messages("func2c", address="auto")[0].workers.kind == "ray"
     assert load_with_messages("func2c", "workers.kind=in-process", address="auto")[0].workers.kind == "in-process"
     Path("mine.py").write_text(OWN)
@@ -264,7 +264,7 @@ def test_what_fits_the_data_is_taken() -> None:
     check_config({**JOINT, "tracking": {"uri": "htp://foo", "enabled": False}}, "here", here=True)
 
 
-def test_every_mistake_is_told_at_once_also_beside_one_of_types() -> None:
+def test_every_mistake_is_reported_at_once_with_those_of_types() -> None:
     wrong = {
         "problem": "joint",
         "optimizers": ["bo-fm", "randm"],

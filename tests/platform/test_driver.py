@@ -105,7 +105,7 @@ def test_the_run_that_has_spent_least_goes_first(
         spent[run] += epochs
 
 
-def test_no_result_is_told_before_it_is_on_disk(
+def test_no_result_reaches_the_optimizer_before_it_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drive: Drive, configured: Configured, results: Results
 ) -> None:
     synced: list[int] = []
@@ -279,7 +279,7 @@ def test_a_missing_suggestion_is_named(uninterrupted: Path) -> None:
 
 
 class Recorder(Observer):
-    """Remembers what it is told, and raises after that if it is to fail."""
+    """Records the results, and raises after that if it is to fail."""
 
     def __init__(self, fails: bool = False) -> None:
         self.calls: list[Any] = []

@@ -30,7 +30,7 @@ class Cycle:
         return next(self._fates)
 
 
-def test_a_penalty_is_told_with_the_epochs_of_its_trial(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+def test_a_penalty_has_the_epochs_of_its_trial(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     config = configured(optimizers=["bohb"], workers={"failures": 100})
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.epochs == 3 else "finish")
     evaluations = [
@@ -40,7 +40,7 @@ def test_a_penalty_is_told_with_the_epochs_of_its_trial(tmp_path: Path, drive: D
     assert set(evaluations) == {(1, 1), (3, 3)}
 
 
-def test_a_lost_worker_is_requeued_and_never_told(
+def test_a_trial_of_a_lost_worker_is_requeued_without_a_result(
     tmp_path: Path, drive: Drive, configured: Configured, results: Results
 ) -> None:
     lost: set[tuple[str, int]] = set()
@@ -70,7 +70,7 @@ def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path, drive: Dri
         assert state.ledger.runs[run.name].budget.spent == spent
 
 
-def test_a_failed_trial_is_charged_and_told_as_the_penalty(
+def test_a_failed_trial_is_charged_and_its_result_is_the_penalty(
     tmp_path: Path, drive: Drive, configured: Configured
 ) -> None:
     config = configured(optimizers=["random"])
@@ -87,7 +87,7 @@ def test_a_failed_trial_is_charged_and_told_as_the_penalty(
 
 @pytest.mark.parametrize("policy", ["penalty", "skip"])
 @pytest.mark.parametrize("fate", ["fail", "time out"])
-def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
+def test_a_failure_and_a_timeout_are_charged_and_reported_as_configured(
     tmp_path: Path, policy: str, fate: str, drive: Drive, configured: Configured
 ) -> None:
     config = configured(on_failure=policy)

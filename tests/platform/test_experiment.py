@@ -1,4 +1,4 @@
-"""What an experiment is built of: the designs that the optimizers of a repeat share, and what BO-FM is told."""
+"""What an experiment is built of: the designs that the optimizers of a repeat share, and what BO-FM receives."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_random_designs_differ_by_the_seed() -> None:
     assert first != second
 
 
-def test_a_trial_has_the_seed_of_its_repeat_and_number_whoever_asked_for_it() -> None:
+def test_the_seed_of_a_trial_follows_from_repeat_and_number_for_every_optimizer() -> None:
     seeds: dict[tuple[int, int], set[int]] = {}
     for seed in (0, 1):
         experiment = built(seed=seed)

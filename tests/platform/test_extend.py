@@ -1,4 +1,4 @@
-"""Experiments that grow: what was done stays as it is, and what is added is what it would have been from the start."""
+"""Experiments that grow: what was done stays unchanged, and what is added is what it would have been from the start."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -157,10 +157,10 @@ def differences(journal: Path, *stages: Config) -> list[Mismatch]:
 
 
 @pytest.mark.parametrize(("name", "share"), [("cocabo", 1.0), ("cocabo", 0.5)])
-def test_who_is_told_two_budgets_is_followed_to_the_last_number(
+def test_an_optimizer_with_two_budgets_is_replayed_to_the_last_number(
     tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, name: str, share: float
 ) -> None:
-    """Finished or not when it was extended; and it is no run that knew the larger budget from the start."""
+    """Finished or not when it was extended; and it is not a run that knew the larger budget from the start."""
     before, middle, after = (configured(optimizers=[name], budget={"evaluations": n}) for n in (30, 34, 60))
     journal = tmp_path / "j"
     drive(before, journal)

@@ -86,7 +86,7 @@ def test_an_optimizer_can_be_added_without_the_labels_of_the_others_and_only_onc
     assert len(events_of(run / "journal.jsonl", Extended)) == 1
 
 
-def test_said_again_it_goes_on_and_adds_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_extension_again_resumes_and_adds_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert extend(run, "repeats=2") == 0
     journal = (run / "journal.jsonl").read_bytes()
     assert main(["extend", str(run), "-o", "repeats=2", "--progress", "lines"]) == 0
@@ -104,7 +104,7 @@ def test_what_is_free_to_change_is_said_to_be_taken(run: Path, capsys: pytest.Ca
         assert more in said
 
 
-def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
+def test_a_larger_budget_is_reported_for_optimizers_that_knew_the_smaller_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -234,7 +234,7 @@ def test_an_interrupted_experiment_grows_too(run: Path) -> None:
     assert main(["replay", str(run)]) == 0
 
 
-def test_a_config_that_grew_by_hand_is_told_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_config_that_was_extended_by_hand_gets_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = run / "config.yaml"
     data: dict[str, Any] = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump({**data, "repeats": 3}))

@@ -1,4 +1,4 @@
-"""How trials end badly, and a journal too: each kind is told apart, and told of, in every place that people read."""
+"""How trials end badly, and a journal too: each kind is named, in every output."""
 
 import csv
 import errno
@@ -35,7 +35,7 @@ def results(out: Path) -> set[tuple[str, ...]]:
     return {(r["run"], r["trial"], r["x1"], r["h1"], r["objective"]) for r in rows(out)}
 
 
-def test_a_failure_and_a_timeout_are_told_apart_everywhere(
+def test_a_failure_and_a_timeout_differ_in_every_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mlflow import MlflowClient
@@ -46,12 +46,12 @@ def test_a_failure_and_a_timeout_are_told_apart_everywhere(
         if trial.id == 2:
             time.sleep(60)
         if trial.id == 4:
-            raise MemoryError("no room for 1 GiB")
+            raise MemoryError("no space for 1 GiB")
         return evaluate(self, trial)
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
     assert main(["run", "smoke", *LITTLE, "-o", "budget.trial_seconds=0.3", "--out", str(out)]) == 0
-    late, failed = "timed out after 0.3 s (budget.trial_seconds)", "MemoryError: no room for 1 GiB"
+    late, failed = "timed out after 0.3 s (budget.trial_seconds)", "MemoryError: no space for 1 GiB"
     expected = {"2": ("timed_out", late), "4": ("failed", failed)}
     for row in rows(out):
         assert (row["status"], row["reason"]) == expected.get(row["trial"], ("finished", ""))
@@ -140,7 +140,7 @@ def test_a_journal_that_begins_with_something_else_is_named(
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5"])
-def test_a_result_that_is_none_is_a_failure_and_the_experiment_goes_on(
+def test_an_invalid_result_is_a_failure_and_the_experiment_continues(
     value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, evaluate = tmp_path / "run", FunctionTrainer.evaluate
@@ -172,7 +172,7 @@ def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
         assert answer.reason.startswith("TrainerError: it returned")
 
 
-def test_an_optimizer_that_cannot_hear_a_result_ends_the_experiment_and_nothing_is_lost(
+def test_an_optimizer_that_fails_at_a_result_ends_the_experiment_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import journal_dicts, restored
+from support import journal_dicts, restore_run
 
 from fmnas.optimizers import random_design
 from fmnas.platform.cli import main
@@ -97,7 +97,7 @@ def test_a_change_of_a_fixed_value_in_the_journal_shows(done: Path) -> None:
     assert dict(mismatch.changes) == {"configuration.h1": (1, 2)}
 
 
-def test_cut_anywhere_it_goes_on_to_the_same_end(done: Path, tmp_path: Path) -> None:
+def test_cut_anywhere_it_resumes_to_the_same_end(done: Path, tmp_path: Path) -> None:
     whole = (done / "journal.jsonl").read_bytes().splitlines(keepends=True)
     keys = ("run", "trial", "objective", "x1", "x2", "h1", "h2", "origin")
     wanted = sorted(tuple(row[key] for key in keys) for row in rows(done))
@@ -135,14 +135,14 @@ def test_experiments_with_other_values_are_not_put_into_one_report(
     assert "fixed.x1 = 0.25 and null" in message
 
 
-def test_an_older_experiment_has_nothing_fixed_and_goes_on(tmp_path: Path) -> None:
+def test_an_older_experiment_has_nothing_fixed_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run(out, optimizers="[random]") == 0
     config = json.loads((out / "journal.jsonl").read_text().splitlines()[0])["config"]
     assert config["fixed"] == {}
     older = {key: value for key, value in config.items() if key not in ("fixed", "objective")}
     assert check_config(older, "here") == check_config(config, "here")
-    state = restored(out)
+    state = restore_run(out)
     assert [type(run.optimizer).__name__ for run in state.experiment.runs.values()] == ["RandomSearch"], (
         "nothing stands between"
     )

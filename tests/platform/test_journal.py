@@ -39,7 +39,7 @@ def append(path: Path, event: Event = MORE) -> None:
 
 
 def refuse(path: Path, line: int) -> None:
-    """Both the reader and the writer name the line, and leave the file as it is."""
+    """Both the reader and the writer name the line, and leave the file unchanged."""
     before = path.read_bytes()
     for read in (read_journal, Journal):
         with pytest.raises(RunDirectoryError, match=f"line {line}:"):
@@ -121,28 +121,28 @@ def test_a_journal_without_a_beginning_or_of_a_newer_format_is_refused(tmp_path:
 
 
 class FullDisk:
-    """A file to which `room` more bytes can be written."""
+    """A file to which `space` more bytes can be written."""
 
-    def __init__(self, file: Any, room: int) -> None:
-        self._file, self._room = file, room
+    def __init__(self, file: Any, space: int) -> None:
+        self._file, self._space = file, space
 
     def write(self, data: Any) -> int:
-        if not self._room:
+        if not self._space:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = int(self._file.write(data[: self._room]))
-        self._room -= written
+        written = int(self._file.write(data[: self._space]))
+        self._space -= written
         return written
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
 
-@pytest.mark.parametrize("room", [0, 1, 20])
-def test_a_full_disk_cuts_off_the_torn_record_and_none_before_it(path: Path, room: int) -> None:
+@pytest.mark.parametrize("space", [0, 1, 20])
+def test_a_full_disk_cuts_off_the_torn_record_and_none_before_it(path: Path, space: int) -> None:
     with Journal(path) as journal:
         journal.append(MORE)
         whole, file = path.read_bytes(), journal._file
-        journal._file = FullDisk(file, room)  # type: ignore[assignment]
+        journal._file = FullDisk(file, space)  # type: ignore[assignment]
         with pytest.raises(ExperimentFailed, match="No space left"):
             journal.append(MORE)
         assert path.read_bytes() == whole

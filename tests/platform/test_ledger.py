@@ -166,7 +166,7 @@ def test_of_another_version_nothing_is_to_be_cut() -> None:
 
 
 def test_a_pause_is_the_time_from_one_driver_of_the_experiment_to_the_next() -> None:
-    """The first driver says that it ends, the second crashes after its last event; retraining is no work on trials."""
+    """The first driver says that it ends, the second crashes after its last event; retraining is not work on trials."""
     ledger = ledger_of(
         [driver(DriverWork.EXPERIMENT, 0.0), *trial_of(RUN, 0, 0.5), Ended("interrupted", 8.0)],
         [driver(DriverWork.RETRAINING, 30.0), RetrainingBegun(3, 10, 2, (), 31.0)],
@@ -241,7 +241,7 @@ def test_what_ran_when_a_driver_crashed_is_lost_up_to_its_last_event() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_unfinished_trials_are_those_asked_and_not_ended(count: int) -> None:
     events: list[Event] = [event for n in range(3) for event in (ask_event(n, 10 * n), start(n, 1, 10 * n + 1))]
-    unfinished = ledger_of(events, *(finish(n, 1, 50 + n) for n in range(3 - count))).unfinished()
+    unfinished = ledger_of(events, *(finish(n, 1, 50 + n) for n in range(3 - count))).unfinished_trials()
     assert [(run, pending.suggest_seconds) for run, pending in unfinished] == [(RUN, 0.5)] * count
 
 

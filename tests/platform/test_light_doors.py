@@ -57,13 +57,13 @@ assert code == {code}, code
     assert find_heavy_imports(run, tmp_path) == []
 
 
-ROOMS = ["search_spaces", "optimizers", "trainers", "platform.problems", "platform.workers.ray_worker", "api"]
+MODULES = ["search_spaces", "optimizers", "trainers", "platform.problems", "platform.workers.ray_worker", "api"]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_face_loads_nothing_heavy(room: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_a_face_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
     """Nor does a worker before it knows what to train: of many problems, nothing that needs torch."""
-    assert find_heavy_imports(f"import fmnas.{room}", tmp_path) == []
+    assert find_heavy_imports(f"import fmnas.{module}", tmp_path) == []
 
 
 def test_a_problem_of_a_table_evaluates_without_torch(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ assert not new, new
 def test_a_trainer_in_this_process_does_so_where_its_file_names_torch(
     imports: str, expected: bool, tmp_path: Path
 ) -> None:
-    """An optimizer has loaded torch, too: whoever tunes a plain function does not wait for it."""
+    """An optimizer has loaded torch, too: tuning a plain function does not wait for it."""
     (tmp_path / "mine.py").write_text(PROBLEM.format(imports))
     arguments = ["run", "smoke", *(flag for option in OWN for flag in ("-o", option)), "--out", "run"]
     run = f"""

@@ -48,7 +48,7 @@ def holder(directory: RunDirectory) -> Iterator["subprocess.Popen[str]"]:
     process.stdout.close()
 
 
-def test_a_second_driver_is_refused_and_told_who_works(
+def test_a_second_driver_is_refused_with_the_name_of_the_first(
     directory: RunDirectory, holder: "subprocess.Popen[str]"
 ) -> None:
     driver = read_driver(directory)

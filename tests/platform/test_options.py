@@ -23,7 +23,7 @@ class Case:
     option: str
     value: Any
     asks: int
-    more: tuple[tuple[str, Any], ...] = ()
+    others: tuple[tuple[str, Any], ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_every_option_that_a_configuration_may_set_is_tried_here() -> None:
 
 
 def test_the_joint_objective_is_modelled_by_its_logarithm() -> None:
-    """Told the objectives, BO-FM asks what it asks without a logarithm when told their logarithms."""
+    """BO-FM suggests for objectives what it suggests without a logarithm for their logarithms."""
     optimizer = built({"name": "bo-fm"}, "joint")
     logarithms = by_hand(optimizer, "bo-fm", log_objective=False)
     values = [0.9, 0.4, 0.05, 0.6, 0.09, 0.3]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.errors import ClusterError
+from fmnas.platform.experiment.events import Ended
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.workers import cluster
 from fmnas.platform.workers.cluster import LocalCluster, connect, session_directory
@@ -163,8 +164,9 @@ def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> N
         assert re.search(logs, " ".join(errors.split()))
         assert "Traceback" not in errors
         last = read_journal(tmp_path / process / "journal.jsonl")[-1]
-        assert (last["event"], last["status"]) == ("ended", "failed")
-        assert re.search(logs, last["reason"])
+        assert isinstance(last, Ended)
+        assert last.status == "failed"
+        assert re.search(logs, last.reason)
         assert (tmp_path / process / "summary.json").exists()
 
 

@@ -186,7 +186,7 @@ def test_one_that_changes_its_records_changes_no_result(
     assert float(best["objective"]) == FUNC2C.trainer.evaluate(trial).objective
 
 
-def test_one_that_fails_when_it_is_told_of_its_history_is_named_and_the_journal_left_alone(
+def test_one_that_fails_at_its_history_is_named_and_the_journal_stays_unchanged(
     run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:Forgets"}) == 0
@@ -209,7 +209,7 @@ def test_a_module_of_the_current_folder_may_be_named(
     assert absolute_reference("a_module_of_mine:Halving") == "a_module_of_mine:Halving"
 
 
-def test_a_file_is_looked_for_here_and_then_beside_the_configuration(
+def test_a_file_is_looked_for_here_and_then_next_to_the_configuration(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
@@ -237,7 +237,7 @@ def test_a_file_is_loaded_once(mine: Path) -> None:
     assert import_reference(f"{mine}:Halving") is import_reference(f"{mine}:Halving")
 
 
-def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
+def test_files_with_similar_paths_differ(tmp_path: Path) -> None:
     paths = [tmp_path / part for part in ("v1.0/t.py", "v1_0/t.py", "v1/0/t.py", "my.t.py", "my_t.py")]
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import restored
+from support import restore_run
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
@@ -142,7 +142,7 @@ def test_a_name_is_whole_in_the_record_and_short_where_people_read_it(here: Path
     assert display_name("func2c") == "func2c"
 
 
-def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
+def test_a_file_finds_the_modules_next_to_it_and_is_found_without_its_folder(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "deep").mkdir()
@@ -163,33 +163,33 @@ def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
     [
         ("nowhere.py", ["nowhere.py"]),
         ("~nobody_at_all/mine.py", ["~nobody_at_all/mine.py"]),
-        ("a\0.py", ["cannot be imported", "null"]),
-        ("x" * 5000 + ".py", ["cannot be imported", "too long"]),
-        (".py:mine", ["no file"]),
+        ("a\0.py", ["null"]),
+        ("x" * 5000 + ".py", ["too long"]),
+        (".py:mine", ["'.py:mine'"]),
         ("several.py:ODD", ["problem = ", "low < high"]),
         ("nowhere.at_all:mine", ["nowhere", "FILE.py:NAME"]),
         ("several.py:flatt", ["has no flatt", "Did you mean 'flat'"]),
-        ("several.py:undecorated", ["is a function", "@objective"]),
+        ("several.py:undecorated", ["several.py:undecorated", "@objective"]),
         ("several.py", ["bowl, flat, MADE, BREAKS, LEAVES, ODD, NOTHING, PLAIN", "several.py:bowl"]),
-        ("several.py:BREAKS", ["its make failed: ZeroDivisionError"]),
-        ("several.py:LEAVES", ["its make failed: SystemExit"]),
-        ("several.py:NOTHING", ["its make returned a NoneType"]),
-        ("1 / 0", ["cannot be imported", "ZeroDivisionError"]),
-        ("raise SystemExit(3)", ["cannot be imported", "SystemExit"]),
-        ("import asyncio; raise asyncio.CancelledError", ["cannot be imported", "CancelledError"]),
-        ("def f(:", ["cannot be imported", "SyntaxError", "line 6"]),
-        ("import no_such_package", ["cannot be imported", "No module named 'no_such_package'"]),
-        ("X = 1", ["no problem", "@objective"]),
-        ("f = objective([Real('x', 0, 1), Real('x', 0, 1)])", ["given twice: ['x']"]),
+        ("several.py:BREAKS", ["ZeroDivisionError"]),
+        ("several.py:LEAVES", ["SystemExit"]),
+        ("several.py:NOTHING", ["NoneType"]),
+        ("1 / 0", ["ZeroDivisionError"]),
+        ("raise SystemExit(3)", ["SystemExit"]),
+        ("import asyncio; raise asyncio.CancelledError", ["CancelledError"]),
+        ("def f(:", ["SyntaxError", "line 6"]),
+        ("import no_such_package", ["No module named 'no_such_package'"]),
+        ("X = 1", ["given.py", "@objective"]),
+        ("f = objective([Real('x', 0, 1), Real('x', 0, 1)])", ["duplicates: ['x']", "line 6"]),
         (
             "f = objective([Real('objective', 0, 1)])(lambda c: 0)",
-            ["'objective' has the name of a column", "objective_"],
+            ["'objective'", "objective_"],
         ),
-        ("f = objective([Real('device', 0, 1)])(lambda c: 0)", ["'device' has the name of a column"]),
-        ("f = objective([Real('arrangement', 0, 1)])(lambda c: 0)", ["'arrangement' has the name of a column"]),
-        ("f = objective([Real('fallback', 0, 1)])(lambda c: 0)", ["'fallback' has the name of a column"]),
-        ("f = objective([Real('error_seed_1', 0, 1)])(lambda c: 0)", ["'error_seed_1' has the name of a column"]),
-        ("f = objective([Real('x', 0, 1)])(lambda c, depth: 0)", ["nothing is known of its parameter 'depth'"]),
+        ("f = objective([Real('device', 0, 1)])(lambda c: 0)", ["'device'"]),
+        ("f = objective([Real('arrangement', 0, 1)])(lambda c: 0)", ["'arrangement'"]),
+        ("f = objective([Real('fallback', 0, 1)])(lambda c: 0)", ["'fallback'"]),
+        ("f = objective([Real('error_seed_1', 0, 1)])(lambda c: 0)", ["'error_seed_1'"]),
+        ("f = objective([Real('x', 0, 1)])(lambda c, depth: 0)", ["'depth'", "configuration", "line 6"]),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_touched(
@@ -228,7 +228,7 @@ def test_data_that_cannot_be_loaded_are_said_before_anything_is_touched(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(here, "several.py:PLAIN") == 2
-    assert "its load failed: OSError: the table is gone" in capsys.readouterr().err
+    assert "OSError: the table is gone" in capsys.readouterr().err
     assert not (here / "run").exists()
 
 
@@ -293,7 +293,7 @@ def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -
     write(here / "failing.py", FAILING.replace("RESULTS[configuration", "configuration['x'] + RESULTS[configuration"))
     competitors = ["random", {"name": "regularized-evolution", "population": 3, "tournament": 2}]
     assert run(here, "failing.py", optimizers=competitors, budget={"evaluations": 40}) == 0
-    state = restored(here / "run")
+    state = restore_run(here / "run")
     for name, done in state.experiment.runs.items():
         outcomes = [outcome for outcome in state.ledger.results if outcome.run == name]
         worst, expected = None, []
@@ -307,10 +307,10 @@ def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -
         assert not done.optimizer.pending
 
 
-def test_a_penalty_that_is_given_is_told(here: Path) -> None:
+def test_a_configured_penalty_is_the_result_of_a_failure(here: Path) -> None:
     write(here / "failing.py", FAILING.replace("))])", "))], penalty=9)"))
     assert run(here, "failing.py", optimizers=["random"], budget={"evaluations": 20}) == 0
-    state = restored(here / "run")
+    state = restore_run(here / "run")
     (done,) = state.experiment.runs.values()
     assert {evaluation.objective for _, evaluation in done.optimizer.history} == {9.0, 0.5}
     assert state.ledger.runs[done.name].incumbent == 0.5  # a penalty is not a result

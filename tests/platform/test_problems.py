@@ -93,7 +93,7 @@ NEEDS_MORE = {"joint", "mlp_digits", "svm_boston", "xgb_digits", "xgb_fashion_mn
 """Time, files or packages."""
 
 
-def test_a_failure_is_told_as_a_bad_result_of_each_problem() -> None:
+def test_a_failure_is_a_bad_result_of_each_problem() -> None:
     assert {name: problem(name).penalty for name in PROBLEMS} == PENALTIES
 
 

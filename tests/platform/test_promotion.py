@@ -1,4 +1,4 @@
-"""Promoted trials that go on from the trial they continue: what they give, what they share, what a resume refuses."""
+"""Promoted trials that resume the trial they continue: what they give, what they share, what a resume refuses."""
 
 import json
 import shutil
@@ -116,7 +116,7 @@ def test_a_resume_changes_no_number(whole: tuple[Path, int], tmp_path: Path) -> 
 
 
 def copy_with_config(run: Path, out: Path, old: str, new: str) -> RunDirectory:
-    """A copy of a run directory whose configuration says something else."""
+    """A copy of a run directory whose configuration differs."""
     shutil.copytree(run, out)
     text = (out / "config.yaml").read_text()
     assert text.count(old) == 1
@@ -125,7 +125,7 @@ def copy_with_config(run: Path, out: Path, old: str, new: str) -> RunDirectory:
 
 
 def begun_so(directory: RunDirectory, old: str, new: str) -> RunDirectory:
-    """With a journal whose first event says something else, too."""
+    """With a journal whose first event differs, too."""
     head, *rest = read_journal(directory.journal)
     text = json.dumps(event_to_dict(head), separators=(",", ":"))
     assert text.count(old) == 1
@@ -140,7 +140,7 @@ def test_a_resume_may_change_the_rhythm_and_nothing_else(whole: tuple[Path, int]
     with pytest.raises(RunDirectoryError, match=r"continue_promoted = False") as caught:
         load_state(off)
     assert "checkpoints.every" in str(caught.value)
-    with pytest.raises(ConfigError, match=r"continue_promoted = true: it needs checkpoints\.every"):
+    with pytest.raises(ConfigError, match=r"checkpoints\.continue_promoted = true: .*checkpoints\.every"):
         load_state(copy_with_config(whole[0], tmp_path / "c", "every: 2", "every: null"))
 
 
@@ -153,27 +153,34 @@ def test_reports_do_not_mix_the_two(
     assert "checkpoints.continue_promoted = true and false" in capsys.readouterr().err
 
 
+BOTH = {"every": 5, "continue_promoted": True}
+
+
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "named"),
     [
+        ({"checkpoints": {"continue_promoted": True}}, ["checkpoints.continue_promoted = true", "checkpoints.every"]),
+        ({"checkpoints": {"every": 5, "continue_promoted": 1}}, ["checkpoints.continue_promoted = 1"]),
         (
-            {"checkpoints": {"continue_promoted": True}},
-            r"checkpoints\.continue_promoted = true: it needs checkpoints\.every.*set that, e\.g\. to 5, or leave",
-        ),
-        ({"checkpoints": {"every": 5, "continue_promoted": 1}}, r"checkpoints\.continue_promoted = 1"),
-        (
-            {"problem": "func2c", "checkpoints": {"every": 5, "continue_promoted": True}},
-            r"(?s)every = 5: func2c keeps no.*continue_promoted = true: func2c keeps no checkpoints \(joint does\)",
+            {"problem": "func2c", "checkpoints": BOTH},
+            ["checkpoints.every = 5", "checkpoints.continue_promoted = true", "func2c", "joint"],
         ),
         (
             {"problem": "func2c", "checkpoints": {"continue_promoted": True}},
-            r"continue_promoted = true: func2c keeps no checkpoints \(joint does\); leave it out",
+            ["checkpoints.continue_promoted = true", "func2c", "joint"],
+        ),
+        ({"fidelity": {"epochs": 9, "schedule_epochs": 8}}, ["fidelity.schedule_epochs = 8", "fidelity.epochs, 9"]),
+        ({"fidelity": {"epochs": 9, "schedule_epochs": 0}}, ["fidelity.schedule_epochs = 0", "1"]),
+        (
+            {"fidelity": {"epochs": 9, "schedule_epochs": 12}, "checkpoints": BOTH},
+            ["fidelity.schedule_epochs = 12", "checkpoints.continue_promoted", "fidelity.epochs, 9"],
         ),
     ],
 )
-def test_what_it_needs_is_named(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_settings_that_do_not_fit_together_are_refused(changes: dict[str, object], named: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
         check_config({**JOINT, **changes}, "here")
+    assert all(word in str(caught.value) for word in named)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +190,8 @@ def test_what_it_needs_is_named(changes: dict[str, object], words: str) -> None:
         ({"schedule_epochs": 9}, {}, 9),
         ({"schedule_epochs": 12}, {}, 12),
         ({"schedule_epochs": 12}, {"every": 5}, 12),
-        ({}, {"every": 5, "continue_promoted": True}, 9),
-        ({"schedule_epochs": 9}, {"every": 5, "continue_promoted": True}, 9),
+        ({}, BOTH, 9),
+        ({"schedule_epochs": 9}, BOTH, 9),
     ],
 )
 def test_learning_rates_are_planned_for_what_is_set(
@@ -202,23 +209,6 @@ def test_planned_schedules_need_no_checkpoints(whole: tuple[Path, int], tmp_path
     assert trials(tmp_path / "run")[3].seed != trials(whole[0])[3].seed
     assert run(tmp_path / "other", None, []) == 0
     assert curves(tmp_path / "other")[:3] != curves(whole[0])[:3]
-
-
-@pytest.mark.parametrize(
-    ("epochs", "checkpoints", "words"),
-    [
-        (8, {}, r"fidelity\.schedule_epochs = 8: it must be at least fidelity\.epochs, 9"),
-        (0, {}, r"fidelity\.schedule_epochs = 0: it must be at least 1"),
-        (
-            *(12, {"every": 5, "continue_promoted": True}),
-            r"schedule_epochs = 12: with checkpoints\.continue_promoted it must be fidelity\.epochs, 9",
-        ),
-    ],
-)
-def test_schedules_that_cannot_be_are_named(epochs: int, checkpoints: dict[str, object], words: str) -> None:
-    data = {**JOINT, "fidelity": {"epochs": 9, "schedule_epochs": epochs}, "checkpoints": checkpoints}
-    with pytest.raises(ConfigError, match=words):
-        check_config(data, "here")
 
 
 def test_a_retraining_is_planned_for_its_own_epochs() -> None:

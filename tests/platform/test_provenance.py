@@ -93,7 +93,7 @@ def test_a_configuration_of_another_version_is_refused(cut: Path, capsys: pytest
 def test_a_file_that_is_not_the_truth_may_be_lost_or_torn(
     cut: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None
 ) -> None:
-    """After a power failure, say. Either the experiment goes on, or one line says which file to mend or remove."""
+    """After a power failure, say. Either the experiment resumes, or one line says which file to fix or remove."""
     path = cut / name
     path.unlink()
     if content is not None:

@@ -55,7 +55,7 @@ class Mine(Optimizer):
 def make(space, seed, *, step: int):
     import numpy as np
     rng = np.random.default_rng(seed)
-    return lambda: space.sample(rng), lambda *told: None
+    return lambda: space.sample(rng), lambda *results: None
 """
 OWN = [
     {"name": "mine", "use": "optimizer.py:Mine", "rate": 1},

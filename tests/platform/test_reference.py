@@ -15,7 +15,7 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.config.source import apply_override, shipped_configs
 from fmnas.platform.problems import problem
 from fmnas.platform.runner import preflight as forecast
-from fmnas.platform.runner.preflight import Cost, cost_of, measured
+from fmnas.platform.runner.preflight import Cost, cost_of, estimate_runtime
 from fmnas.trainers import Trainer
 from fmnas.trainers.problem import Hardware
 
@@ -89,7 +89,7 @@ def test_the_cost_and_how_long_it_takes() -> None:
     config = check_config({**data, "data": {**data["data"], "validation": 32}, "workers": {"count": 2}}, "here")
     assert cost_of(config) == Cost(6, 120, 480, 12_000)
     ticks = iter([0.0, 2.0, 10.0, 11.0, 20.0, 26.0])
-    output = measured(config, clock=lambda: next(ticks))
+    output = estimate_runtime(config, clock=lambda: next(ticks))
     assert "took 2 s in the median of 3 random configurations" in output
     assert "about 50.0 min on 2 workers of this machine, without suggestions" in output  # 120 x 25 x 2 s / 2
 
@@ -103,10 +103,10 @@ def test_the_cost_and_how_long_it_takes() -> None:
         (
             {"cpus": 3},
             None,
-            "not known: this machine has no room for a worker of workers.cpus = 3 and workers.gpus = 0",
+            "not known: this machine cannot fit a worker of workers.cpus = 3 and workers.gpus = 0",
         ),
-        ({"gpus": 0.5}, None, "not known: this machine has no room for a worker of workers.cpus = 1 and workers.gpus"),
-        ({"kind": "in-process", "gpus": 1}, None, "not known: this machine has no room"),
+        ({"gpus": 0.5}, None, "not known: this machine cannot fit a worker of workers.cpus = 1 and workers.gpus"),
+        ({"kind": "in-process", "gpus": 1}, None, "not known: this machine cannot fit"),
     ],
 )
 def test_what_is_timed_is_a_worker_as_the_configuration_has_it(
@@ -124,7 +124,7 @@ def test_what_is_timed_is_a_worker_as_the_configuration_has_it(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     optimizers = [{"name": "random", "concurrency": 3}, {"name": "random", "label": "other", "concurrency": 2}]
     data = {**PLAIN, "problem": "func2c", "optimizers": optimizers, "workers": workers}
-    assert output in measured(check_config(data, "here"))
+    assert output in estimate_runtime(check_config(data, "here"))
     assert built == ([hardware] if hardware else [])
 
 
@@ -136,7 +136,7 @@ def test_options_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[st
     assert "random search: no options" in output
 
 
-def test_configurations_that_fail_are_passed_over_and_told_of(tmp_path: Path) -> None:
+def test_configurations_that_fail_are_skipped_and_reported(tmp_path: Path) -> None:
     file = tmp_path / "half.py"
     file.write_text(
         "from fmnas.search_spaces import Nominal\nfrom fmnas.trainers import objective\n\n\n"
@@ -146,8 +146,8 @@ def test_configurations_that_fail_are_passed_over_and_told_of(tmp_path: Path) ->
         "def none(configuration):\n    raise ValueError('no')\n"
     )
     plain = {"name": "half", "optimizers": ["random"], "budget": {"evaluations": 12}, "workers": {"kind": "in-process"}}
-    output = measured(check_config({"problem": f"{file}:half", **plain}, "here"))
+    output = estimate_runtime(check_config({"problem": f"{file}:half", **plain}, "here"))
     assert "in the median of 3 random configurations; " in output
     assert "ZeroDivisionError" in output
-    output = measured(check_config({"problem": f"{file}:none", **plain}, "here"))
+    output = estimate_runtime(check_config({"problem": f"{file}:none", **plain}, "here"))
     assert output.startswith("not known: none of 10 random configurations could be evaluated; 10 failed, the first")

@@ -144,7 +144,7 @@ def test_a_changed_result_is_found_in_what_it_would_have_led_to(tmp_path: Path) 
     assert first.changes
 
 
-def test_where_a_run_cannot_be_followed_it_is_said_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_replayed_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     config = make_config(concurrency=1)
     events = drive(config, tmp_path / "j")
     place = suggestion(events, "bohb/repeat-0", "promotion")

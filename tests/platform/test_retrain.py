@@ -48,7 +48,7 @@ def out(searched: Path, summary: Summary, tmp_path: Path, monkeypatch: pytest.Mo
         write_retrained(directory, state.ledger)
         return summary
 
-    monkeypatch.setattr("fmnas.platform.mlflow.setup.write_results", write)
+    monkeypatch.setattr("fmnas.platform.observers.write_results", write)
     return Path(copytree(searched, tmp_path / "run"))
 
 
@@ -87,7 +87,7 @@ def test_real_data_real_ray(tmp_path: Path) -> None:
     assert not (out / "driver.json").exists()
 
 
-def test_what_is_interrupted_goes_on_and_nothing_is_trained_twice(
+def test_an_interrupted_retraining_resumes_and_nothing_is_trained_twice(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained: list[int] = []
@@ -123,11 +123,11 @@ def test_what_is_interrupted_goes_on_and_nothing_is_trained_twice(
     assert (out / "retrained.csv").read_bytes() == before
 
 
-def test_a_retraining_that_fails_is_exit_code_1_and_can_be_gone_on_with(
+def test_a_retraining_that_fails_is_exit_code_1_and_can_be_resumed(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(self: object, trial: object) -> None:
-        raise MemoryError("no room")
+        raise MemoryError("no space")
 
     with monkeypatch.context() as patch:
         patch.setattr(FinalTrainer, "evaluate", broken)
@@ -136,8 +136,8 @@ def test_a_retraining_that_fails_is_exit_code_1_and_can_be_gone_on_with(
     ending = json.loads(printed.out.splitlines()[-1])
     assert (ending["event"], ending["status"], ending["exit_code"]) == ("end", "failed", 1)
     assert ending["resume_command"].endswith(f"retrain {out}")
-    assert "MemoryError: no room" in ending["reason"]
-    assert "MemoryError: no room" in printed.err
+    assert "MemoryError: no space" in ending["reason"]
+    assert "MemoryError: no space" in printed.err
     assert not (out / "retrained.csv").exists()
     assert main(["retrain", str(out)]) == 0
 

@@ -11,8 +11,8 @@ from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("search_spaces", "trainers", "optimizers", "baselines", "comparison", "platform", "benchmarks")
-MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+PACKAGES = ("search_spaces", "trainers", "optimizers", "baselines", "comparison", "platform", "benchmarks")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 RUNS_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 """Modules whose files run code when they are read."""

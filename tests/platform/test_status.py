@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from support import begun, write_journal
+from support import begun_event, write_journal
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
@@ -83,7 +83,7 @@ def test_status_agrees_with_the_ledger_wherever_the_journal_ends(
 def first_event(**budget: float) -> Begun:
     data = {"name": "t", "problem": "func2c", "optimizers": [{"name": "random", "label": "a"}], "initial_design": 1}
     config = {**data, "fidelity": {"epochs": 2}, "budget": {"evaluations": 5, **budget}}
-    return begun(check_config(config, "here"))
+    return begun_event(check_config(config, "here"))
 
 
 def ask_event(trial_id: int, at: float, origin: str = "random") -> Asked:

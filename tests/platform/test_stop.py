@@ -225,7 +225,7 @@ def check_interrupted(driver: Driver, out: Path) -> list[dict[str, str]]:
     assert driver.process.returncode == 130, printed
     assert f"fmnas resume {out}" in printed
     assert "Traceback" not in printed
-    assert not (out / "driver.lock").exists()
+    assert not (out / "driver.json").exists()
     with (out / "trials.csv").open() as file:
         return list(csv.DictReader(file))
 
@@ -314,7 +314,7 @@ def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path:
     assert driver.process.returncode == 130, printed
     assert f"fmnas resume {out}" in printed
     assert "Traceback" not in printed
-    assert not (out / "driver.lock").exists()
+    assert not (out / "driver.json").exists()
 
 
 def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_begun(

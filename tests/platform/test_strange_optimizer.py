@@ -49,11 +49,11 @@ class Climb:
 
 def pair(space, seed, *, start: int):
     """Draws from the global generators, which are the adapter's to settle."""
-    return lambda: space.sample(np.random.default_rng([start, random.getrandbits(30)])), lambda *told: None
+    return lambda: space.sample(np.random.default_rng([start, random.getrandbits(30)])), lambda *results: None
 
 
 class Unsteady(Climb):
-    """Depends on something beside its seed and results."""
+    """Depends on more than its seed and results."""
 
     def ask(self):
         return self.space.sample(np.random.default_rng())

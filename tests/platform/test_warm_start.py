@@ -1,4 +1,4 @@
-"""Optimizers that begin with trials of an earlier experiment: what they hear, what it costs, and every way to go on."""
+"""Optimizers with trials of an earlier experiment: what they receive, what it costs, and every way to resume."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import begun
+from support import begun_event
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.platform.config.schema import Config
@@ -52,7 +52,7 @@ def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[
     rng = np.random.default_rng(1)
     trials = []
     for repeat in range(repeats):
-        some = [Trial(i, subspace.complete(subspace.free.sample(rng)), epochs, "random") for i in range(count)]
+        some = [Trial(i, subspace.add_fixed(subspace.free.sample(rng)), epochs, "random") for i in range(count)]
         evaluated = [(trial, task.trainer.evaluate(trial)) for trial in some]
         trials.append(
             tuple(
@@ -141,9 +141,7 @@ def test_it_is_resumed_after_any_record(
             assert differences(again, known, config) == []
 
 
-def test_what_it_suggests_follows_from_what_it_was_told_alone(
-    tmp_path: Path, drive: Drive, configured: Configured
-) -> None:
+def test_its_suggestions_follow_from_its_results_alone(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     """As if the same configurations had been its initial design, and had come out so."""
     config = configured(optimizers=[EVOLUTION], budget={"evaluations": 7})
     known = knowledge_for(config)
@@ -184,8 +182,8 @@ def test_the_ledger_has_what_every_optimizer_began_with(configured: Configured) 
     known = knowledge_for(config)
     first, second = ({name: known[name]} for name in ("regularized-evolution", "bo-fm"))
     extended = Extended({}, config.model_dump(mode="json"), 0.0, second)
-    assert fold([begun(config, first), extended]).warm_starts == known
-    assert fold([begun(config)]).warm_starts == {}
+    assert fold([begun_event(config, first), extended]).warm_starts == known
+    assert fold([begun_event(config)]).warm_starts == {}
 
 
 @given(
@@ -233,7 +231,7 @@ class Boaster(Stubborn):
         return Suggestion(self.space.sample(rng), WARM_START)
 
 
-def test_no_optimizer_says_so_itself(configured: Configured) -> None:
+def test_no_optimizer_adds_the_note_itself(configured: Configured) -> None:
     space = problem("func2c", configured().problem_settings).space
     with pytest.raises(OptimizerError, match="origin = 'warm_start': it must be one of initial, random"):
         Boaster(space).ask()

@@ -74,7 +74,7 @@ def test_from_the_command_to_the_page_without_the_earlier_directory(
     summary = json.loads((out / "summary.json").read_text())
     shares = {row["optimizer"]: row["shares"][WARM_START] for row in summary["sanity_checks"]}
     assert shares == {"random": 0.0, "regularized-evolution": 5 / 8}
-    assert not summary["incidents"]  # where a trial is from is none
+    assert not summary["incidents"]  # the origin of a trial is not one
     assert all(row["notes"] == 0 for row in summary["ledger"])
     assert main(["extend", str(out), "-o", "budget.evaluations=9", *FAST[-2:]]) == 0
     assert main(["extend", str(out), "-o", "repeats=3", *FAST[-2:]]) == 2
@@ -125,7 +125,7 @@ def test_another_experiment_in_its_place_is_refused(
     assert files(out) == before
 
 
-def test_a_problem_whose_file_was_altered_since_is_told(tmp_path: Path) -> None:
+def test_a_problem_whose_file_has_changed_is_reported(tmp_path: Path) -> None:
     mine, source, out = tmp_path / "altered_mine.py", tmp_path / "source", tmp_path / "out"
     mine.write_text(MINE)
     problem = f"problem={mine}:bowl"
@@ -178,7 +178,7 @@ def test_whose_trials_are_meant(earlier: Path) -> None:
     assert "Did you mean 'random'?" in load_refused(warm(f"{earlier}:randon"))
 
 
-def test_a_colon_in_a_directory_is_no_label_before_a_slash(earlier: Path, tmp_path: Path) -> None:
+def test_a_colon_before_a_slash_does_not_start_a_label(earlier: Path, tmp_path: Path) -> None:
     source = Path(shutil.copytree(earlier, tmp_path / "a:b"))
     ((_, data),) = load_warm_starts(make_config(warm(f"{source}/", "e"))).items()
     assert data.label == "e"

@@ -113,7 +113,7 @@ CHAIN = ((-1, 0), (0, 1), (1, 2), (2, 3))
         (((0, 1), (0, 1), (1, 2), (2, 3)), OPS, 1, "(0, 1) of S1"),
     ],
 )
-def test_what_is_no_cell_is_explained(inputs: Any, operations: Any, output: int, part: str) -> None:
+def test_invalid_cells_are_explained(inputs: Any, operations: Any, output: int, part: str) -> None:
     with pytest.raises(SpaceError) as caught:
         Cell(inputs, operations, output)
     assert part in str(caught.value)

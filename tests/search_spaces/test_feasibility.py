@@ -111,9 +111,9 @@ def test_feasible_is_the_definition(data: st.DataObject, spaces: Any, seed: int)
     X = Space(space.variables).sample_encoded(np.random.default_rng(seed), 30)
     for x, feasible in zip(X, space.feasible(X), strict=True):
         configuration = space.decode(x)
-        room = clearance(space, configuration)
-        if abs(room) > 1.1e-9:
-            assert feasible == (room > 0)
+        slack = clearance(space, configuration)
+        if abs(slack) > 1.1e-9:
+            assert feasible == (slack > 0)
         assert space.meets_constraints(configuration) == feasible
         if not feasible:
             with pytest.raises(SpaceError, match="infeasible"):
@@ -168,7 +168,7 @@ def test_the_feasible_strings_are_drawn_evenly() -> None:
 
 
 def test_values_are_in_the_users_units() -> None:
-    """Half of a log scale from 1e-4 to 1 lies below 0.01; booleans count as 0 and 1; categories by their numbers."""
+    """0.01 is the middle of a log scale from 1e-4 to 1; booleans count as 0 and 1; categories by their numbers."""
     space = Space(
         [Real("rate", 1e-4, 1.0, log=True), Nominal("nesterov", [False, True]), Ordinal("width", [64, 16])],
         [LinearConstraint({"rate": 1}, 0.01), LinearConstraint({"nesterov": 1, "width": 1}, 64)],
@@ -239,7 +239,7 @@ def test_a_constraint_that_nothing_meets_is_refused_at_once(constraint: Constrai
 @given(data=st.data())
 @settings(max_examples=100)
 def test_what_suggestions_meet_they_meet_in_floats_in_any_order(data: st.DataObject) -> None:
-    """Points on the boundary and a few roundings beside it."""
+    """Points on the boundary and a few roundings from it."""
     variables = [Real("x", -1.0, 2.0), Real("rate", 1e-4, 1.0, log=True), Integer("k", 0, 4)]
     factors = {name: data.draw(WEIGHTS) for name in ("x", "rate", "k")}
     pairs = data.draw(st.dictionaries(st.sampled_from([("x", "x"), ("x", "k"), ("rate", "k")]), WEIGHTS, max_size=2))
@@ -260,10 +260,10 @@ def test_what_suggestions_meet_they_meet_in_floats_in_any_order(data: st.DataObj
         terms = [a * c[name] for name, a in factors.items()] + [q * c[i] * c[j] for (i, j), q in pairs.items()]
         for order in itertools.permutations(terms):
             assert sum(order) <= constraint.bound
-            room = constraint.bound
+            slack = constraint.bound
             for term in order:
-                room -= term
-            assert room >= 0
+                slack -= term
+            assert slack >= 0
 
 
 def test_the_boundary_of_discrete_values_is_suggested() -> None:

@@ -10,7 +10,7 @@ from fmnas.search_spaces.files import write_aside
 
 
 @given(contents=st.lists(st.binary(max_size=40), min_size=1, max_size=4), durable=st.booleans())
-def test_the_last_content_stays_and_nothing_beside_it(
+def test_only_the_last_content_stays(
     contents: list[bytes], durable: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("files") / "made"

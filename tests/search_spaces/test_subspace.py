@@ -32,7 +32,7 @@ def test_free_and_fixed_make_the_whole_in_its_order() -> None:
     assert subspace.free == Space([SPACE.variables[0], SPACE.variables[3]])
     assert list(subspace.fixed.items()) == [("k", 2), ("op", "b")]
     assert isinstance(subspace.fixed["k"], int), "as the variable has it"
-    complete = subspace.complete({"x": 0.5, "flag": True})
+    complete = subspace.add_fixed({"x": 0.5, "flag": True})
     assert list(complete.items()) == [("x", 0.5), ("k", 2), ("op", "b"), ("flag", True)]
     SPACE.validate(complete)
     assert subspace.reduce(complete) == {"x": 0.5, "flag": True}
@@ -44,10 +44,10 @@ def test_complete_and_reduce_are_inverse(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(space.names), unique=True, max_size=len(space) - 1))
     whole = space.sample(rng)
     subspace = Subspace(space, {name: whole[name] for name in names})
-    assert subspace.complete(subspace.reduce(whole)) == whole
+    assert subspace.add_fixed(subspace.reduce(whole)) == whole
     free = subspace.free.sample(rng)
-    space.validate(subspace.complete(free))
-    assert subspace.reduce(subspace.complete(free)) == free
+    space.validate(subspace.add_fixed(free))
+    assert subspace.reduce(subspace.add_fixed(free)) == free
 
 
 @given(data=st.data())
@@ -70,7 +70,7 @@ def test_a_constraint_holds_of_what_is_free_where_it_holds_of_the_whole(data: st
     subspace = Subspace(space, fixed)
     for _ in range(5):
         free = {name: data.draw(values) for name in subspace.free.names}
-        assert subspace.free.meets_constraints(free) == space.meets_constraints(subspace.complete(free))
+        assert subspace.free.meets_constraints(free) == space.meets_constraints(subspace.add_fixed(free))
 
 
 def test_what_is_left_of_a_constraint() -> None:

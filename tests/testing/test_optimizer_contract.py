@@ -32,7 +32,7 @@ class Outside(Plain):
 
 
 class Raw(Plain):
-    """Its suggestions go on record as they are."""
+    """Its suggestions are recorded unchanged."""
 
     def _validate(self, suggestion: Suggestion) -> Suggestion:
         return suggestion

@@ -148,7 +148,7 @@ def test_the_environment_names_cache_and_root(monkeypatch: pytest.MonkeyPatch, t
         fashion_mnist_set()
 
 
-def test_without_a_home_there_is_no_cache(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_nothing_is_cached(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in many containers: no HOME, and no entry in the user database."""
 
     def unknown(_: object) -> None:

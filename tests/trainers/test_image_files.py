@@ -61,7 +61,7 @@ def test_splits_carry_the_digest_and_the_test_images(tmp_path: Path) -> None:
     assert np.array_equal(final.held_out_inputs, COMPLETE["test_images"])
 
 
-def test_without_test_images_there_is_no_final_split(tmp_path: Path) -> None:
+def test_without_test_images_the_final_split_is_an_error(tmp_path: Path) -> None:
     root = npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS)
     source = load_user_images("own", root)
     assert len(search_split(source, 10, 5).train_inputs) == 10

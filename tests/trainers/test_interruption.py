@@ -201,7 +201,7 @@ def test_a_write_that_fails_keeps_the_previous_checkpoint(
     assert "the disk is full" in caplog.text
 
 
-def test_without_the_run_directory_there_are_no_checkpoints(
+def test_without_the_run_directory_no_checkpoints_are_written(
     make_trial: MakeTrial, evaluate: Callable[..., Evaluation], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     absent = tmp_path / "not mounted here" / "checkpoints"

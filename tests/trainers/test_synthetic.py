@@ -13,9 +13,13 @@ from fmnas.platform.problems import PROBLEMS
 from fmnas.search_spaces import Configuration
 from fmnas.trainers import Problem
 
-VALUES = json.loads((Path(__file__).parent / "golden_functions.json").read_text())
-VALUES["ackley53c"] = [([0.0] * 3, [0] * 50, 0.0), ([1.0] * 3, [1] * 50, 20 - 20 * np.exp(-0.2))]
-VALUES["ackley53c"] += [([0.0] * 3, [1] * 50, 3.53)]
+VALUES = {
+    "ackley53c": [
+        *(([0.0] * 3, [0] * 50, 0.0), ([1.0] * 3, [1] * 50, 20 - 20 * np.exp(-0.2))),
+        ([0.0] * 3, [1] * 50, 3.53),
+    ],
+    **json.loads((Path(__file__).parent / "golden_functions.json").read_text()),
+}
 OPTIMA = {
     "func2c": ([0.04492, -0.35633], [1, 1]),
     "func3c": ([0.04492, -0.35633], [1, 1, 0]),

@@ -3,6 +3,7 @@
 import csv
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -114,11 +115,11 @@ def test_a_database_that_stops_and_starts_is_sent_everything_once(
     flags = [flag for override in overrides for flag in ("-o", override)]
     assert main(["run", "smoke", *flags, "--out", str(out)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "MLflow missed" not in printed, printed
+    assert "fmnas sync" not in printed, printed
     with (out / "trials.csv").open() as file:
         expected = Counter((row["run"], row["trial"]) for row in csv.DictReader(file))
     assert sorted(expected.values()) == [1] * 20
     assert trials(uri) == expected
     assert main(["sync", str(out)]) == 0
-    assert "0 trial(s) sent, 20 were there already, 0 missed" in capsys.readouterr().out
+    assert re.findall(r"\b\d+\b", capsys.readouterr().out.splitlines()[-1])[-3:] == ["0", "20", "0"]
     assert trials(uri) == expected

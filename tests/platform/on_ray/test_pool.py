@@ -102,7 +102,7 @@ def test_an_exception_that_pickle_cannot_bring_home_is_the_trials_own(
     assert second.worker == first.worker, "the worker lives on"
 
 
-def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_died(
+def test_a_killed_worker_is_lost_and_replaced_and_its_trial_resumes(
     ray: Any, tmp_path: Path, give: Give, wait: Wait
 ) -> None:
     folder, long = tmp_path / "checkpoints", job(1, 20)
@@ -253,7 +253,7 @@ def test_the_pool_grows_and_shrinks_with_the_cluster(
     assert fake.killed == [2, 3, 4], "nor is one that waits for a place there"
 
 
-def test_a_cluster_without_room_is_reported(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
+def test_a_cluster_without_resources_is_reported(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.IDLE_NOTICE_SECONDS", 0.0)
     fake, notices = fake_ray(), list[str]()
