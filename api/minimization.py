@@ -202,19 +202,17 @@ def _continue_with(config: "Config", root: Path, before: "Config") -> "Config":
     from fmnas.platform.experiment.configuration import MUTABLE_KEYS, diff, is_under
 
     after = config.model_copy(update={"initial_design": before.initial_design})
-    follow = ("name", "optimizers.0.label")  # from the function and the optimizer
-    changed = {
-        key: values for key, values in diff(before, after).items() if not is_under(key, (*MUTABLE_KEYS, *follow))
-    }
+    may_change = [*MUTABLE_KEYS, "name", "optimizers.0.label"]  # the last two follow from the function and optimizer
     if after.budget.evaluations > before.budget.evaluations:
-        del changed["budget.evaluations"]
+        may_change.append("budget.evaluations")
+    changed = "".join(
+        f"  {'function' if key == 'problem' else key} = {now}: cannot change; it has {earlier}\n"
+        for key, (earlier, now) in diff(before, after).items()
+        if not is_under(key, may_change)
+    )
     if changed:
-        lines = (
-            f"  {'function' if key == 'problem' else key} = {now}: cannot change; it has {earlier}\n"
-            for key, (earlier, now) in changed.items()
-        )
         raise RunDirectoryError(
-            f"{root} has the results of a different search:\n{_translate_keys(''.join(lines))}"
+            f"{root} has the results of a different search:\n{_translate_keys(changed)}"
             "Pass the same arguments to continue it (evaluations may grow), or another out=DIR"
         )
     return after
