@@ -11,13 +11,14 @@ import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.cli import main
+from fmnas.platform.experiment.events import Asked, Cancelled, DriverStarted, Ended, Failed, Finished, Lost, Started
+from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import (
     CHECK_SECONDS,
@@ -215,10 +216,6 @@ class Driver:
         return printed
 
 
-def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
-
-
 def check_interrupted(driver: Driver, out: Path) -> list[dict[str, str]]:
     """Check that it stopped cleanly, and return the rows of trials.csv."""
     printed = driver.end()
@@ -236,10 +233,10 @@ def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
     driver.wait_for("started", 3)
     driver.process.send_signal(signal.SIGTERM)
     rows = check_interrupted(driver, out)
-    events = [record["event"] for record in records(out)]
+    kinds = [type(event) for event in read_journal(out / "journal.jsonl")]
     assert {row["status"] for row in rows} == {"finished"}
-    assert events.count("finished") == events.count("started") == len(rows) < 12
-    assert not {"lost", "cancelled", "failed"} & set(events)
+    assert kinds.count(Finished) == kinds.count(Started) == len(rows) < 12
+    assert not {Lost, Cancelled, Failed} & set(kinds)
 
 
 @pytest.mark.parametrize(
@@ -269,11 +266,15 @@ def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
     driver.wait_for("started", 2)
     again.kill()
     again.wait()
-    asked, first, cancelled, ended, second = [record for record in records(out)[1:] if record["event"] != "driver"]
-    assert (asked["event"], cancelled["event"]) == ("asked", "cancelled")
-    assert (ended["event"], ended["status"]) == ("ended", "interrupted")
-    assert (first["trial"], first["attempt"]) == (0, 1)
-    assert (second["trial"], second["attempt"]) == (0, 2)
+    _begun, *events = read_journal(out / "journal.jsonl")
+    asked, first, cancelled, ended, second = [event for event in events if not isinstance(event, DriverStarted)]
+    assert isinstance(asked, Asked)
+    assert isinstance(cancelled, Cancelled)
+    assert isinstance(ended, Ended)
+    assert ended.status == "interrupted"
+    for attempt, event in ((1, first), (2, second)):
+        assert isinstance(event, Started)
+        assert (event.trial_id, event.attempt) == (0, attempt)
 
 
 def test_a_sigterm_while_ray_starts_is_handled_by_our_handler(monkeypatch: pytest.MonkeyPatch) -> None:
