@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
     from fmnas.platform.config.schema import Config
     from fmnas.platform.experiment.observer import Observer
+    from fmnas.platform.runner.plan import ConfigChange
 
 Function = Callable[..., Any]
 ARGUMENTS = {
     "budget.evaluations": "evaluations",
     "workers.failures": "failures",
     "optimizers.0.use": "optimizer",
+    "optimizers.0.name": "optimizer",
     "optimizers.0.": "",
     "optimizers.0": "optimizer",
 }
@@ -161,16 +164,18 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
     from fmnas.platform.runner.run import run_experiment
 
     directory = RunDirectory(root)
+    change: Config | ConfigChange = config
     if directory.journal.is_file():
         directory = run_directory(root, write=True)
         _check_same_function(config, task, directory)
+        change = partial(_continue_with, config, root)
     else:
         directory = new_run_directory(root)
     is_main = threading.current_thread() is threading.main_thread()  # only the main thread receives signals
     with stop_on_signals(signal.SIGINT) if is_main else nullcontext(StopRequest()) as stop:
         context = RunContext([_progress(progress)], stop, print_tracebacks=progress)
         try:
-            run = run_experiment(config, directory, context)
+            run = run_experiment(change, directory, context)
         except KeyboardInterrupt:
             if not directory.journal.is_file():
                 raise
@@ -188,15 +193,42 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
     return results, reason
 
 
+def _continue_with(config: "Config", root: Path, before: "Config") -> "Config":
+    """Return the configuration of this call in the directory of an earlier one, whose configuration is `before`.
+
+    The number of random points stays, though its default depends on the evaluations. Raises RunDirectoryError, naming
+    every argument, if another than `evaluations`, which may grow, and `failures` has changed.
+    """
+    from fmnas.platform.experiment.configuration import MUTABLE_KEYS, diff, is_under
+
+    after = config.model_copy(update={"initial_design": before.initial_design})
+    may_change = [*MUTABLE_KEYS, "name", "optimizers.0.label"]  # the last two follow from the function and optimizer
+    if after.budget.evaluations > before.budget.evaluations:
+        may_change.append("budget.evaluations")
+    changed = "".join(
+        f"  {'function' if key == 'problem' else key} = {now}: cannot change; it has {earlier}\n"
+        for key, (earlier, now) in diff(before, after).items()
+        if not is_under(key, may_change)
+    )
+    if changed:
+        raise RunDirectoryError(
+            f"{root} has the results of a different search:\n{_translate_keys(changed)}"
+            "Pass the same arguments to continue it (evaluations may grow), or another out=DIR"
+        )
+    return after
+
+
 def _check_same_function(config: "Config", task: Problem, directory: RunDirectory) -> None:
-    """Raise RunDirectoryError if the directory has a different space; warn if the function has changed."""
+    """Raise RunDirectoryError if the directory has a different space; warn if a function of this name has changed."""
     from fmnas.platform.experiment.journal import read_events
     from fmnas.platform.experiment.ledger import fold
     from fmnas.platform.experiment.provenance import PROBLEM, recorded_hashes, user_file_hashes
     from fmnas.platform.experiment.saved_problem import load_space
 
     ledger, name = fold(read_events(directory)), display_name(config.problem)
-    if ledger.config["problem"] == config.problem and load_space(directory) != task.space:
+    if ledger.config["problem"] != config.problem:
+        return  # `_continue_with` raises
+    if load_space(directory) != task.space:
         raise RunDirectoryError(
             f"space: {directory.root} has results over different variables: pass the same space, or another out=DIR"
         )

@@ -47,7 +47,7 @@ LINE_BUDGETS = {
     "platform/report": 550,
     "platform/runner": 1_200,
     "platform/workers": 1_300,
-    "api": 400,
+    "api": 430,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))

@@ -112,11 +112,12 @@ class JournalReader:
                 number = self._count + 1
                 checksum = zlib.crc32(line[:-_CHECKSUM_BYTES], self._checksum)
                 if line[-_CHECKSUM_BYTES:] != _checksum_part(checksum):
-                    step = f"cut it to its first {number - 1} lines" if number > 1 else "run the configuration again"
+                    way_on = f"keep a copy, cut it to its first {number - 1} lines, and resume from there"
+                    if number == 1:
+                        way_on = f"remove {self._path.parent} and run the configuration again"
                     raise RunDirectoryError(
                         f"{self._path}, line {number}: checksum mismatch, {line[:60]!r}: this line was changed, or a "
-                        f"line is missing or misplaced before it. Restore the file; or keep a copy, {step}, and resume "
-                        "from there"
+                        f"line is missing or misplaced before it. Restore the file; or {way_on}"
                     )
                 self._checksum, self._count = checksum, number
                 self.valid_bytes += len(line)

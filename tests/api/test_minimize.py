@@ -187,18 +187,21 @@ def kept(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"evaluations": 5}, "evaluations"),
-        ({"seed": 1}, "seed"),
-        ({"optimizer": "bo-fm"}, r"optimizers.0.name = bo-fm: it began with random\n  optimizers.0.label"),
-        ({"function": lambda configuration: 0.0}, "problem"),
+        ({"evaluations": 5}, r"evaluations = 5\b.*\b6"),
+        ({"seed": 1}, r"seed = 1\b.*\b0"),
+        ({"optimizer": "bo-fm"}, r"optimizer = bo-fm\b.*\brandom"),
+        ({"function": lambda configuration: 0.0}, r"function = \S*lambda\b.*\bbowl"),
         ({"space": [Real("x", -5.0, 6.0), SPACE[1]]}, "space"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_another_search_cannot_resume_in_the_directory(other: dict[str, Any], named: str, kept: Path) -> None:
     before = (kept / "journal.jsonl").read_bytes()
-    with pytest.raises(RunDirectoryError, match=rf"holds another search:\n  {named}\b.*\nSay the same"):
+    with pytest.raises(
+        RunDirectoryError, match=rf"(?s){kept}.*\b{named}\b.*out=DIR|\b{named}\b.*{kept}.*out=DIR"
+    ) as raised:
         minimize(**{"function": bowl, "space": SPACE, "evaluations": 6, "optimizer": "random", "out": kept, **other})
+    assert str(raised.value).count("cannot change") <= 1, "no other argument is blamed"
     assert (kept / "journal.jsonl").read_bytes() == before
 
 
@@ -210,7 +213,7 @@ def test_more_evaluations_are_added_to_what_is_there(tmp_path: Path) -> None:
     assert (added.calls, len(result.trials)) == (4, 10)
     again = minimize(once_more, evaluations=10, **same)
     assert (once_more.calls, again.best) == (0, result.best)
-    with pytest.raises(RunDirectoryError, match="evaluations = 6: it has 10, and there may be more, not fewer"):
+    with pytest.raises(RunDirectoryError, match=r"evaluations = 6\b.*\b10\b"):
         minimize(begun, evaluations=6, **same)
 
 
@@ -253,16 +256,16 @@ def test_an_altered_function_is_said_to_be_altered(before: str, after: str, file
     assert (
         minimize(again, evaluations=5, **same).trials["objective"].tolist()[:4] == result.trials["objective"].tolist()
     )
-    with pytest.warns(UserWarning, match="f is not the function that .*kept has results of") as warned:
+    with pytest.warns(UserWarning, match=r"^f has changed.*kept\b") as warned:
         assert len(minimize(other, evaluations=5, **same).trials) == 5
     assert warned[0].filename == __file__
-    assert "altered" not in load_run(same["out"]).summary.caution
-    with pytest.warns(UserWarning, match="f is not the function"):
+    assert "f was changed" not in load_run(same["out"]).summary.caution
+    with pytest.warns(UserWarning, match="^f has changed"):
         minimize(other, evaluations=6, **same)
-    assert "f: its function was altered after 5 of the 6 trials had ended" in load_run(same["out"]).summary.caution
+    assert "f was changed during the experiment" in load_run(same["out"]).summary.caution
     out = tmp_path / "out"
     minimize(other, SPACE, 8, "random", seed=3, out=out, warm_start=str(same["out"]))
-    assert "The function f was another one there." in load_run(out).summary.caution
+    assert "The function of the problem was different there." in load_run(out).summary.caution
 
 
 def test_a_function_that_counts_its_calls_is_the_same_function(tmp_path: Path) -> None:
@@ -283,7 +286,7 @@ def test_a_function_that_counts_its_calls_is_the_same_function(tmp_path: Path) -
 
 def test_a_function_that_cannot_be_looked_at_is_said_to_be(tmp_path: Path) -> None:
     assert minimize(len, SPACE, 4, "random", out=tmp_path / "kept").objective == 2
-    with pytest.warns(UserWarning, match="cannot tell whether it is the function of before"):
+    with pytest.warns(UserWarning, match=r"^len .*not known.*kept\b"):
         minimize(len, SPACE, 5, "random", out=tmp_path / "kept")
 
 
@@ -300,15 +303,15 @@ def test_its_directory_can_be_read_but_not_resumed_without_the_function(
     before = (kept / "journal.jsonl").read_bytes()
     assert main(["resume", str(kept)]) == 2
     message = capsys.readouterr().err
-    assert "bowl was handed to fmnas.api.minimize" in message
-    assert "call minimize again with the same function, space and out=DIR" in message
+    assert "bowl" in message
+    assert "out=DIR" in message
     assert (kept / "journal.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"name": "bowl", "space": [{"kind": "Surreal"}]}'])
 def test_a_damaged_problem_is_named(text: str, kept: Path) -> None:
     (kept / "problem.json").write_text(text)
-    with pytest.raises(RunDirectoryError, match=r"problem\.json cannot be read .*put it back as it was"):
+    with pytest.raises(RunDirectoryError, match=r"kept/problem\.json .*restore"):
         load_run(kept)
 
 
@@ -328,12 +331,12 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
         ({"optimizer": "nowhere:Mine"}, "nowhere"),
         ({"populaton": 4}, "populaton: unknown key; allowed are"),
         ({"failures": 0}, r"  failures = 0"),
-        ({"space": Real("x", 0, 1)}, r"space = Real\(.*\): give the variables in a list, \[Real"),
-        ({"space": None}, "space is missing: give the variables"),
+        ({"space": Real("x", 0, 1)}, r"space = Real\(.*\).*\[Real\("),
+        ({"space": None}, r"space is missing.*\[Real\("),
         ({"space": [Real("x", 0, 1), "y"]}, "variable 'y': it must be"),
         ({"space": [Real("status", 0, 1)]}, "'status' has the name of a column of trials.csv"),
         ({"function": lambda: 0.0}, "its first parameter must be the configuration"),
-        ({"function": objective(SPACE)(bowl)}, "the problem has its own; leave it out"),
+        ({"function": objective(SPACE)(bowl)}, "space: .* omit"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_touched(
@@ -386,7 +389,7 @@ def test_a_function_may_change_the_working_directory(
     result = minimize(moves, evaluations=4, **same)
     assert set(folders) == {tmp_path}
     assert Path.cwd() == tmp_path
-    assert not (tmp_path / "kept" / "driver.lock").exists()
+    assert not (tmp_path / "kept" / "driver.json").exists()
     again = minimize(moves, evaluations=4, **same)
     assert (len(folders), again.best) == (4, result.best)
     os.chdir(tmp_path)

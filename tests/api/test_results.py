@@ -158,5 +158,5 @@ def test_without_results_best_is_an_error_and_the_headline_is_shown(one: Path, t
 
 
 def test_no_run_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="is no run directory"):
+    with pytest.raises(RunDirectoryError, match=rf"{tmp_path} .*journal\.jsonl"):
         load_run(tmp_path)

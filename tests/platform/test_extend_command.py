@@ -63,7 +63,7 @@ def test_it_ends_as_if_it_had_been_so_from_the_start(
 ) -> None:
     assert extend(run, "repeats=2", "optimizers=[random, regularized-evolution, bo-fm]") == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "extended after 10 of its trials had ended: repeats 1 -> 2, optimizers + bo-fm." in printed
+    assert "after 10 ended trials: repeats 1 -> 2, optimizers + bo-fm." in printed
     assert "p-values are valid for a number" in printed
     other, whole = tmp_path / "other", [*FAST, "-o", f"optimizers=[random, {EVOLUTION}, bo-fm]", "-o", "repeats=2"]
     assert main(["run", "smoke", *whole, "--out", str(other), "--progress", "quiet"]) == 0

@@ -187,7 +187,7 @@ def test_what_runs_the_code_names_it_first(command: str, here: Path, capsys: pyt
     assert f"importing {here}/problem.py, {here}/optimizer.py" in line
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert "imports the files that its configuration names" in " ".join(capsys.readouterr().out.split())
+    assert "imported: treat a run directory like a program" in " ".join(capsys.readouterr().out.split())
 
 
 CONFIG, JOURNAL, KEPT = "config.yaml", "journal.jsonl", "problem.json"

@@ -175,7 +175,7 @@ def test_the_command_ends_with_0_or_1(tmp_path: Path, capsys: pytest.CaptureFixt
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     capsys.readouterr()
     assert main(["replay", str(out)]) == 0
-    assert "bo-fm/repeat-0: 8 suggestions" in capsys.readouterr().out
+    assert "bo-fm/repeat-0: suggestions = 8, different = 0" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     events = read_journal(out / "journal.jsonl")
     place = suggestion(events, "bo-fm/repeat-0", "model")

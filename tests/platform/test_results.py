@@ -19,11 +19,17 @@ from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.display.console import make_console
 from fmnas.platform.display.summary import print_summary
-from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.mlflow.sync import MlflowSync, TrackingReport
+from fmnas.platform.observers import Results
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import optimizer_notes, search_fidelity, setup_statements
 from fmnas.platform.report.write import ReportInput, write_report_files
+from fmnas.platform.runner.run import NoWorkers, RunResult
 
 LONG = "bo-fm-moddif-with-a-long-label-of-forty1"
 CONTEXT = ReportContext("t", "func2c", Budget(24, 25), {}, "")
@@ -82,6 +88,33 @@ def test_a_report_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "report").touch()  # a file in place of the folder
     with pytest.raises(ExperimentFailed, match="report"):
         write_report_files(RunDirectory(tmp_path), ReportInput(pd.DataFrame(), CONTEXT), print)
+
+
+def test_trials_are_logged_to_mlflow_although_the_report_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished: list[tuple[str, int]] = []
+
+    class Recording(MlflowSync):
+        def start(self) -> None:
+            """Log nothing."""
+
+        def finish(self, status: str, trials: int) -> TrackingReport:
+            finished.append((status, trials))
+            return TrackingReport()
+
+    def write(*_: object) -> Summary:
+        raise ExperimentFailed("the disk is full")
+
+    monkeypatch.setattr("fmnas.platform.observers.MlflowSync", Recording)
+    monkeypatch.setattr("fmnas.platform.observers.write_results", write)
+    results = Results(RunDirectory(tmp_path), print)
+    state = ExperimentState(build_experiment(config("random")), Ledger())
+    results.on_start(state, NoWorkers())
+    results.on_end("interrupted", "")
+    assert finished == [("interrupted", 0)]
+    with pytest.raises(ExperimentFailed, match="the disk is full"):
+        results.result(RunResult(state, Ending.INTERRUPTED))
 
 
 def make_summary(labels: Sequence[str] = ("random",), error: float = 0.18) -> Summary:

@@ -71,6 +71,22 @@ def test_the_loop_takes_two_signals_and_any_other_work_none() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
+def test_a_sighup_that_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.count == 0
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with stop_on_signals() as stop:
+            stop.heeded = True
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.count == 1
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def raise_stopped() -> None:
     raise Stopped
 

@@ -201,7 +201,7 @@ def test_what_depends_on_something_else_cannot_be_resumed_and_keeps_its_trials(
     assert (tmp_path / "run" / "journal.jsonl").read_text() == journal
     assert main(["report", str(tmp_path / "run")]) == 0
     assert main(["replay", str(tmp_path / "run")]) == 1
-    assert "1 differs" in capsys.readouterr().out
+    assert "different = 1" in capsys.readouterr().out
 
 
 def test_one_that_hangs_is_named_and_left_by_ctrl_c(
