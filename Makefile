@@ -14,7 +14,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(INSTALLED)
 
-# A second `make run` goes on where the first stopped, or shows its table again. Afresh: remove runs/quickstart.
+# A second `make run` resumes the first, or prints its table again. To start over, remove runs/quickstart.
 run: install
 	@if [ -e runs/quickstart/journal.jsonl ]; then \
 		$(BIN)/fmnas resume runs/quickstart; \
@@ -45,7 +45,7 @@ types: install
 	MYPYPATH=.cache/types $(BIN)/mypy -p fmnas.search_spaces -p fmnas.trainers -p fmnas.optimizers \
 		-p fmnas.baselines -p fmnas.comparison -p fmnas.integrations -p fmnas.testing -p fmnas.platform -p fmnas.api
 
-# Whether the tests notice damage: each of some eighty changes must make one of them fail. It takes long.
+# Mutation tests: each of some ninety changes to the code must make a test fail. They take long.
 mutants: install
 	$(BIN)/python benchmarks/mutants.py --all
 
