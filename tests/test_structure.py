@@ -33,9 +33,9 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_500,
-    "trainers": 3_950,
+    "trainers": 4_050,
     "optimizers": 3_450,
-    "baselines": 1_900,
+    "baselines": 2_850,
     "integrations": 750,
     "testing": 650,
     "comparison": 4_450,
