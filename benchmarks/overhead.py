@@ -29,8 +29,9 @@ from fmnas.platform.experiment.observer import Observer
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState, restore_state
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
+from fmnas.platform.mlflow.client import MlflowExperiment, prepare_own_store
 from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.settings import TrackingSettings
 from fmnas.platform.mlflow.sync import MlflowSync
 from fmnas.platform.runner.driver import Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs

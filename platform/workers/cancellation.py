@@ -27,19 +27,16 @@ class StopRequest:
     count: int = 0
     heeded: bool = False
     elapsed: Callable[[], float] = time.monotonic
-    since: float | None = field(default=None, init=False)
+    since: float = field(default=math.inf, init=False)
 
     def ask(self) -> None:
         """Add a request."""
         self.count += 1
-        if self.since is None:
-            self.since = self.elapsed()
+        self.since = min(self.since, self.elapsed())
 
     def over(self, grace_seconds: float) -> bool:
         """Whether running work must be abandoned: after a second request, or after the grace time."""
-        if self.since is None or self.count > 1:
-            return self.count > 1
-        return self.elapsed() >= self.since + grace_seconds
+        return self.count > 1 or self.elapsed() >= self.since + grace_seconds
 
 
 class Stopped(BreakOff):

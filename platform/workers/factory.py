@@ -12,7 +12,7 @@ from fmnas.platform.errors import ClusterError
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source, read_source_file
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.cluster import LocalCluster, connect, live_nodes, max_workers
+from fmnas.platform.workers.cluster import connect, live_nodes, max_workers
 from fmnas.platform.workers.evaluation import warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import Pool
@@ -60,9 +60,9 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
         size = max_workers(nodes, workers.count, workers.cpus, workers.gpus, spec.max_jobs)
         source = _ship_source(ray, config.problem)
         build = partial(build_trainer, config.problem, settings, workers.hardware, file=source)
-        local = LocalCluster.of(ray) if address is None else None
+        node = ray._private.worker._global_node if address is None else None
         pool = RayPool(
-            ray, build, spec.data, workers, size, trial_seconds=spec.trial_seconds, notify=notify, local=local
+            ray, build, spec.data, workers, size, trial_seconds=spec.trial_seconds, notify=notify, own_node=node
         )
         with closing(pool):
             yield pool
@@ -90,13 +90,6 @@ def _local_trainer(spec: PoolSpec, settings: ProblemSettings) -> Trainer:
             f"workers.gpus = {workers.gpus:g} with workers.kind = in-process: this process has no such GPU ({error}); "
             "workers.gpus: 0 trains on its CPU"
         ) from error
-    if task.function is None or _uses_torch(task.function):  # an optimizer may have loaded torch for itself
+    if task.function is None:  # a function may need no torch, though an optimizer has loaded it
         warm_up_torch(workers.hardware.device)
     return trainer
-
-
-def _uses_torch(function: Callable[..., Any]) -> bool:
-    """Whether the module of a function imports torch or something of torch."""
-    values = getattr(function, "__globals__", {}).values()
-    names = (getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in values)
-    return any(isinstance(name, str) and name.partition(".")[0] == "torch" for name in names)

@@ -10,18 +10,10 @@ from typing import Any
 from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.workers.cluster import LocalCluster, live_nodes, workers_that_fit
+from fmnas.platform.workers.cluster import live_nodes, workers_that_fit
 from fmnas.platform.workers.pool import Event, FailedEvaluation, timed_out
 from fmnas.platform.workers.progress_actor import JobKey, ProgressReader
-from fmnas.platform.workers.ray_worker import (
-    NODE,
-    PLACE,
-    BuildTrainer,
-    Worker,
-    version_error,
-    version_warning,
-    versions,
-)
+from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, BuildTrainer, Worker, versions
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.problem import Data
@@ -72,8 +64,8 @@ class RayPool:
     device failed (CUDA errors last until the process ends), is reported as lost and replaced. Only ready workers get
     jobs.
 
-    trial_seconds: deadline of a job. notify: called with notices to the user. local: the cluster if this process
-    started it.
+    trial_seconds: deadline of a job. notify: called with notices to the user. own_node: Ray's record of the processes
+    of a local cluster, which this process started; None for a running cluster.
     """
 
     def __init__(
@@ -86,10 +78,10 @@ class RayPool:
         *,
         trial_seconds: float = math.inf,
         notify: Callable[[str], None] = print,
-        local: LocalCluster | None = None,
+        own_node: Any = None,
     ) -> None:
         self._ray, self._workers, self._max_workers = ray, workers, max_workers
-        self._seconds, self._notify, self._local = trial_seconds, notify, local
+        self._seconds, self._notify, self._own_node = trial_seconds, notify, own_node
         self._progress, self._versions = ProgressReader(ray), versions()
         self._actor_class = ray.remote(Worker).options(
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
@@ -101,7 +93,6 @@ class RayPool:
         self._busy: dict[Any, _RunningJob] = {}  # future of `evaluate` -> job
         self._failed_starts = 0
         self._last_ready = time.monotonic()
-        self._warnings: set[str] = set()
         self._resize()
 
     @property
@@ -180,26 +171,27 @@ class RayPool:
                 self._starting[actor.handle.ready.remote()] = actor
         for future in list(self._starting)[: max(0, len(names) - size)]:  # they wait for a node that is gone
             self._kill(self._starting.pop(future))
-        self._warn_if_none_ready(size)
+        self._warn_if_none_ready()
 
     def _check_local_cluster(self) -> None:
-        if self._local is None or self._local.is_alive():
-            return
-        self._idle, self._busy, self._starting = [], {}, {}
-        self._ray.shutdown()  # else Ray ends this process a minute after its head has died
-        raise ExperimentFailed(
-            f"the local Ray cluster died (killed, or out of memory?); its logs are in {self._local.logs}. Resume"
-        )
+        """Raise ExperimentFailed if the head or the node of the local cluster has died; it never recovers."""
+        dead = {kind for kind, _ in self._own_node.dead_processes()} if self._own_node else set()
+        if dead := dead & {"gcs_server", "raylet"}:
+            self._idle, self._busy, self._starting = [], {}, {}
+            self._ray.shutdown()  # else Ray ends this process a minute after its head has died
+            raise ExperimentFailed(
+                f"{' and '.join(sorted(dead))} of the local Ray cluster died (killed, or out of memory?); its logs are "
+                f"in {self._own_node.get_logs_dir_path()}. Resume"
+            )
 
-    def _warn_if_none_ready(self, size: int) -> None:
+    def _warn_if_none_ready(self) -> None:
         if self.capacity:
             self._last_ready = self._resized_at
         elif self._resized_at > self._last_ready + IDLE_NOTICE_SECONDS:
             self._last_ready = self._resized_at
-            reason = "the cluster is in use, or they are starting" if size else "they fit on no node"
             self._notify(
-                f"waiting for a worker of {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs: {reason}; "
-                "`ray status` shows the usage"
+                f"waiting for a worker of {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs: it is starting, "
+                "or they are in use or on no node; `ray status` shows the usage"
             )
 
     def _on_ready(self, future: Any) -> None:
@@ -211,18 +203,18 @@ class RayPool:
             self._kill(actor)
             if getattr(error, "actor_init_failed", False):  # else its node died, and the next resize starts another
                 self._failed_starts += 1
+                cause = legible(str(error).strip().rpartition("\n")[2])[:700]  # the last line of Ray's message
                 if self._failed_starts >= self._workers.failures:
                     raise ExperimentFailed(
                         f"{self._failed_starts} workers in a row could not be built, the last being {actor.name}: "
-                        f"{_init_error(error)}. Install the same fmnas on every node, fix the cause, and resume"
+                        f"{cause}. Install the same fmnas on every node, fix the cause, and resume"
                     ) from None
             return
-        if message := version_error(worker, self._versions):
-            raise ExperimentFailed(message)
-        warning = version_warning(worker, self._versions)
-        if warning and warning not in self._warnings:
-            self._warnings.add(warning)
-            self._notify(warning)
+        if worker.get(VERSIONS) != self._versions:
+            raise ExperimentFailed(
+                f"{worker[PLACE]} has {worker.get(VERSIONS, 'an older fmnas')}, the driver has {self._versions}; do "
+                "not mix their results. Install the same on every node, restart Ray there, and resume"
+            )
         self._failed_starts = 0
         actor.node, actor.place = worker[NODE], worker[PLACE]
         self._idle.append(actor)
@@ -251,17 +243,6 @@ class RayPool:
 def describe_actor_death(error: BaseException) -> str:
     """Return why a worker was lost: one short line without Ray's ids, the same for the same cause."""
     text = legible(str(error))
-    kind, code = (re.search(pattern, text) for pattern in (r"Worker exit type: (\w+)", r"exit code[: ]+(-?\d+)"))
-    if kind:
-        return f"its process died (exit type {kind[1]}{f', code {code[1]}' if code else ''})"
-    if "its node has died" in text:
-        return "its node died"
-    without_ids = re.sub(r" ?\b[0-9a-f]{16,}\b", "", text)
-    sentence = re.split(r"(?<=\.) |\bclass_name:", without_ids)[0].strip()
-    return f"{type(error).__name__}: {sentence}"[:LONGEST] if sentence else type(error).__name__
-
-
-def _init_error(error: BaseException) -> str:
-    """Return why an actor's constructor raised: the last line of Ray's message."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return legible(lines[-1])[:700] if lines else type(error).__name__
+    if died := re.search(r"because (its .+? died)\.(?: Worker exit type: (\w+))?", text):
+        return f"{died[1]} ({died[2]})" if died[2] else died[1]
+    return f"{type(error).__name__}: {re.sub(r' ?[0-9a-f]{16,}', '', text).partition('. ')[0]}"[:LONGEST]

@@ -32,7 +32,7 @@ from fmnas.platform.workers import ray_pool
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.ray_pool import RayPool
-from fmnas.platform.workers.ray_worker import FMNAS, versions
+from fmnas.platform.workers.ray_worker import versions
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, no_report
 
@@ -195,8 +195,8 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_resumed(clus
 def test_a_node_with_another_version_is_refused_by_name(
     cluster: Any, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = versions()[FMNAS]
-    monkeypatch.setattr(ray_pool, "versions", lambda: {**versions(), FMNAS: "0.0.9"})  # the driver's
+    installed = versions()
+    monkeypatch.setattr(ray_pool, "versions", lambda: "fmnas 0.0.9")  # the driver's
     node = cluster.add_node(**NODE, num_cpus=1)
     pool, ends = RayPool(ray, Sleeper, None, WorkersConfig(), 1), time.monotonic() + 60.0
 

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from fmnas.platform.errors import ClusterError
 from fmnas.platform.experiment.events import Ended
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.workers import cluster
-from fmnas.platform.workers.cluster import LocalCluster, connect, session_directory
+from fmnas.platform.workers.cluster import connect, session_directory
 
 pytestmark = pytest.mark.slow
 
@@ -97,7 +96,8 @@ def test_it_listens_on_the_loopback_alone() -> None:
 
 
 def test_its_sockets_and_logs_are_in_a_directory_that_no_other_user_may_enter(ray: Any) -> None:
-    assert Path(LocalCluster.of(ray).logs).is_relative_to(session_directory())
+    logs = ray._private.worker._global_node.get_logs_dir_path()
+    assert Path(logs).is_relative_to(session_directory())
     opened = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "raylet" in line]
     assert any(Path(path).is_relative_to(session_directory()) for path in opened)
     status = session_directory().parent.stat()
@@ -129,19 +129,6 @@ def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path, monkeypa
     monkeypatch.setattr(cluster, "Path", lambda name: tmp_path / "tmp" / Path(name).name)
     with pytest.raises(ClusterError, match=r"Not a directory.*--address"):
         session_directory()
-
-
-def test_a_cluster_without_its_processes_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert LocalCluster((port,), "logs").is_alive()
-    assert not LocalCluster((port,), "logs").is_alive()
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError("too many open files")
-
-    monkeypatch.setattr(socket, "create_connection", fail)
-    assert LocalCluster((port,), "logs").is_alive(), "it may be alive"
 
 
 def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> None:

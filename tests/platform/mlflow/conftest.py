@@ -25,8 +25,8 @@ from fmnas.platform.experiment.events import (
 )
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.mlflow.client import TrackingSettings
 from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.settings import TrackingSettings
 from fmnas.platform.mlflow.sync import MlflowSync, TrackingReport
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import CANCELLED, LOST

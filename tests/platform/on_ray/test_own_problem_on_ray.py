@@ -15,7 +15,7 @@ from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile
-from fmnas.platform.workers.cluster import LocalCluster, session_directory
+from fmnas.platform.workers.cluster import session_directory
 from fmnas.platform.workers.factory import _ship_source
 from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.platform.workers.ray_pool import RayPool
@@ -126,7 +126,7 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
     assert reasons["raise"] == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 15)"
     assert reasons["cancel"] == "TrainingFailedError: CancelledError: by whom (mine.py, line 18)"
     assert "sys.exit" in reasons["exit"]
-    logs = Path(LocalCluster.of(ray).logs)
+    logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     assert logs.is_relative_to(session_directory())
     written = [path.stat().st_size for path in logs.glob("worker-*.out*")]
     assert 0 < sum(written) < 12 * 1024**2  # of 30 MB
