@@ -177,7 +177,7 @@ class Reconciler:
         if is_new:
             self._trial_ids[key] = store.create(f"{result.run}/trial-{result.trial.id}", tags, started)
         run_id, params = self._trial_ids[key], records.params(result.trial.configuration)
-        store.log(run_id, records.trial_points(trial, self._settings.space), params, {} if is_new else tags)
+        store.log(run_id, records.trial_points(trial), params, {} if is_new else tags)
         store.client.set_terminated(run_id, records.STATUSES.get(result.status, "FAILED"), ended)
         self._statuses[key] = result.status
         self.written.add(key)
@@ -209,9 +209,7 @@ class Reconciler:
         run, curve = self._journal.ledger.runs[name], self._journal.curves[name]
         values = {"trials": float(run.ended), "epochs": float(curve.epochs), **records.results(run.best)}
         points = [Point(key, value, at, int(curve.evaluations)) for key, value in values.items()]
-        best = run.best
-        tags = {"best_trial": str(best.trial.id), records.DESCRIPTION: records.best_note(best)} if best else {}
-        store.log(self._ids[name], points, tags=tags)
+        store.log(self._ids[name], points, tags={"best_trial": str(run.best.trial.id)} if run.best else {})
 
     def _log_means(self, store: MlflowExperiment, summary: Mapping[str, Any], at: int) -> None:
         """Log a run per optimizer with its mean curve; one with other values, of before an extension, is replaced."""

@@ -15,7 +15,6 @@ from fmnas.platform.mlflow.credentials import tracking_uri
 from fmnas.platform.mlflow.records import params
 from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import resolved_options
-from fmnas.search_spaces import Space
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class TrackingSettings:
     uri: MLflow's tracking URI. experiment: the name of the MLflow experiment, which may hold several run directories.
     experiment_id: unique id of the run directory. name: of the directory's run, the parent of all others.
     tags: of every run. params: of the parent run. optimizers: label -> the params of its runs.
-    space: tells which variables are on a log scale. artifacts: folder of files, if MLflow is used without a server.
+    artifacts: folder of files, if MLflow is used without a server.
     dataset: name and digest; the name is empty for a problem without data.
     is_own: whether the store is the SQLite file in the run directory, which may be written again from the journal.
     """
@@ -38,7 +37,6 @@ class TrackingSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     optimizers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    space: Space | None = None
     artifacts: Path | None = None
     dataset: tuple[str, str] = ("", "")
     is_own: bool = False
@@ -66,7 +64,6 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory) -> Tracki
         tags=tags,
         params=params(common),
         optimizers={label: params({**common, **options}) for label, options in resolved_options(config).items()},
-        space=state.experiment.subspace.free,
         artifacts=directory.artifacts,
         dataset=(dataset, hashlib.sha256(used.encode()).hexdigest()[:8]),
         is_own=config.tracking.uri is None,

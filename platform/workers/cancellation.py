@@ -94,21 +94,17 @@ def interruptible(check: Callable[[], None], grace_seconds: float = 0.0) -> Iter
 
 
 @contextmanager
-def stop_on_signals(
-    only: signal.Signals | None = None, notify: Callable[[str], None] | None = None
-) -> Iterator[StopRequest]:
+def stop_on_signals(only: signal.Signals | None = None) -> Iterator[StopRequest]:
     """Turn SIGINT, SIGTERM and SIGHUP (unless ignored, as by `nohup`) into requests to stop.
 
     While the driver's loop runs, the third signal raises KeyboardInterrupt; before and after it, the first does.
-    only: handle this signal alone. notify: called before KeyboardInterrupt is raised.
+    only: handle this signal alone.
     """
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
         stop.ask()
         if stop.count > (2 if stop.heeded else 0):
-            if notify is not None:
-                notify("stopping")
             raise KeyboardInterrupt
 
     handled = [signal.SIGINT, signal.SIGTERM]

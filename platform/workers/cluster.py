@@ -69,13 +69,25 @@ def _start_local_cluster() -> Any:
 
 
 def _connect_to_cluster(address: str) -> Any:
-    _check_port(address)
     ray = _import_ray()
     try:
+        _check_port(address)
         ray.init(address=address, **_OPTIONS)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise _connection_error(address, " ".join(str(error).split())) from None
+    except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise ClusterError(
+            f"--address {address}: no Ray cluster can be joined ({' '.join(str(error).split())[:300]}). Start one with "
+            "`ray start --head`, with the same Ray and Python on every node, omit --address for a local cluster, or "
+            "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH if the cluster requires a token"
+        ) from None
     return ray
+
+
+def _check_port(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT; Ray would try for minutes."""
+    place = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
+    host, _, port = place.rpartition(":")
+    if host and port.isascii() and port.isdecimal() and "://" not in place:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
 
 
 def _import_ray() -> Any:
@@ -152,26 +164,6 @@ def session_directory() -> Path:
             "remove it, make /tmp writable and free some space, or use a running cluster with --address"
         ) from None
     return directory / "ray"
-
-
-def _check_port(address: str) -> None:
-    """Raise ClusterError if nothing listens at HOST:PORT; Ray would try for minutes."""
-    place = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
-    host, _, port = place.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()) or "://" in place:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise _connection_error(address, f"nothing listens at {place}: {error}") from None
-
-
-def _connection_error(address: str, reason: str) -> ClusterError:
-    return ClusterError(
-        f"--address {address}: no Ray cluster can be joined ({reason[:300]}). Start one with `ray start --head`, with "
-        "the same Ray and Python on every node; omit --address for a local cluster; or set RAY_AUTH_TOKEN or "
-        "RAY_AUTH_TOKEN_PATH if the cluster requires a token"
-    )
 
 
 def live_nodes(ray: Any) -> dict[str, dict[str, float]]:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.schema import IN_PROCESS, Config
-from fmnas.platform.errors import ClusterError
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source, read_source_file
 from fmnas.platform.workers.cancellation import StopRequest
@@ -16,9 +15,8 @@ from fmnas.platform.workers.cluster import connect, live_nodes, max_workers
 from fmnas.platform.workers.evaluation import warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import Pool
-from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
-from fmnas.trainers.problem import Data, ProblemSettings
+from fmnas.trainers.problem import Data
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,15 @@ class PoolSpec:
 def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Callable[[str], None]) -> Iterator[Pool]:
     """Yield a pool, on the Ray cluster at the address unless it is in process; disconnect at the end.
 
-    Raises ClusterError if the cluster cannot be reached, or it or this process lacks the resources.
+    Raises ClusterError if the cluster cannot be reached or lacks the resources, TrainerError if this process does.
     """
     config, workers = spec.config, spec.config.workers
     settings = replace(config.problem_settings, seeds=spec.seeds, checkpoints=spec.checkpoints)
     if workers.kind == IN_PROCESS:
-        trainer = _local_trainer(spec, settings)
+        task = problem(config.problem, settings)
+        trainer = task.build(spec.data, workers.hardware)
+        if task.function is None:  # a function may need no torch, though an optimizer has loaded it
+            warm_up_torch(workers.hardware.device)
         yield InProcessPool(trainer, spec.trial_seconds, stop, workers.grace_seconds, spec.print_tracebacks)
         return
     from fmnas.platform.workers.ray_pool import RayPool
@@ -76,20 +77,3 @@ def _ship_source(ray: Any, name: str) -> SourceFile | None:
     if file is not None:
         ray.cloudpickle.register_pickle_by_value(load_source(file))
     return file
-
-
-def _local_trainer(spec: PoolSpec, settings: ProblemSettings) -> Trainer:
-    workers = spec.config.workers
-    task = problem(spec.config.problem, settings)
-    try:
-        trainer = task.build(spec.data, workers.hardware)
-    except TrainerError as error:
-        if workers.gpus == 0:
-            raise
-        raise ClusterError(
-            f"workers.gpus = {workers.gpus:g} with workers.kind = in-process: this process has no such GPU ({error}); "
-            "workers.gpus: 0 trains on its CPU"
-        ) from error
-    if task.function is None:  # a function may need no torch, though an optimizer has loaded it
-        warm_up_torch(workers.hardware.device)
-    return trainer

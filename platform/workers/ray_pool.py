@@ -11,7 +11,7 @@ from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cluster import live_nodes, workers_that_fit
-from fmnas.platform.workers.pool import Event, FailedEvaluation, timed_out
+from fmnas.platform.workers.pool import Event, FailedEvaluation, short_worker_name, timed_out
 from fmnas.platform.workers.progress_actor import JobKey, ProgressReader
 from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, BuildTrainer, Worker, versions
 from fmnas.search_spaces import Evaluation
@@ -30,17 +30,11 @@ IDLE_NOTICE_SECONDS = 30.0
 
 @dataclass
 class _Actor:
-    """A worker. node, place: its node's id and its HOST:PID; empty until it is ready."""
+    """A worker: its name, with HOST:PID once it is ready, and then the id of its node."""
 
     name: str
     handle: Any
     node: str = ""
-    place: str = ""
-
-    @property
-    def full_name(self) -> str:
-        """The name that is recorded with its trials."""
-        return f"{self.name}@{self.place}"
 
 
 @dataclass(frozen=True)
@@ -50,11 +44,6 @@ class _RunningJob:
     job: Job
     actor: _Actor
     deadline: float
-
-    @property
-    def key(self) -> JobKey:
-        """(run, trial)."""
-        return self.job.run, self.job.trial.id
 
 
 class RayPool:
@@ -109,15 +98,15 @@ class RayPool:
         """Give the job to an idle worker and return its name."""
         actor = self._idle.pop(0)
         running = _RunningJob(job, actor, time.monotonic() + self._seconds + GRACE_SECONDS)
-        self._busy[actor.handle.evaluate.remote(job.trial, self._seconds, running.key)] = running
-        return actor.full_name
+        self._busy[actor.handle.evaluate.remote(job.trial, self._seconds, job.key)] = running
+        return actor.name
 
     def next_event(self, timeout: float) -> Event | None:
         """Wait for any worker. Raises ExperimentFailed if workers cannot be built or have another version."""
         now = time.monotonic()
         if now >= self._resized_at + NODES_SECONDS:
             self._resize()
-        self._progress.poll([running.key for running in self._busy.values()])
+        self._progress.poll([running.job.key for running in self._busy.values()])
         if self._idle and not self._busy:
             timeout = 0.0  # no event can come
         futures = [*self._busy, *self._starting]
@@ -138,7 +127,7 @@ class RayPool:
     def progress(self) -> Mapping[JobKey, int]:
         """See Pool; as of the last poll."""
         epochs = self._progress.epochs
-        keys = [running.key for running in tuple(self._busy.values())]
+        keys = [running.job.key for running in tuple(self._busy.values())]
         return {key: epochs[key] for key in keys if key in epochs}
 
     def close(self) -> None:
@@ -163,7 +152,7 @@ class RayPool:
             self._idle.remove(actor)
             self._kill(actor)
         size = min(self._max_workers, workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus))
-        names = {actor.name for actor in self._actors()}
+        names = {short_worker_name(actor.name) for actor in self._actors()}
         for name in (f"worker-{i}" for i in range(self._max_workers)):
             if len(names) < size and name not in names:
                 names.add(name)
@@ -216,7 +205,7 @@ class RayPool:
                 "not mix their results. Install the same on every node, restart Ray there, and resume"
             )
         self._failed_starts = 0
-        actor.node, actor.place = worker[NODE], worker[PLACE]
+        actor.node, actor.name = worker[NODE], f"{actor.name}@{worker[PLACE]}"
         self._idle.append(actor)
 
     def _collect(self, future: Any) -> tuple[Evaluation | FailedEvaluation, bool]:
@@ -237,7 +226,7 @@ class RayPool:
             self._resize()
         else:
             self._idle.append(running.actor)
-        return Event(running.job, running.actor.full_name, result)
+        return Event(running.job, running.actor.name, result)
 
 
 def describe_actor_death(error: BaseException) -> str:

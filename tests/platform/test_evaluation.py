@@ -245,11 +245,6 @@ def test_what_ends_the_process_is_raised(error: BaseException) -> None:
         run(Raising(error))
 
 
-def test_control_characters_are_removed_from_a_reason() -> None:
-    error = ValueError("a\u202eb\u2066c\u200fd \x1b[31me")
-    assert run(Raising(error)) == FailedEvaluation(FAILED, "ValueError: a b c d e")
-
-
 def test_in_process_a_traceback_begins_with_the_call_of_the_function(capsys: pytest.CaptureFixture[str]) -> None:
     def fails(configuration: Any) -> float:
         raise ValueError("no such column")

@@ -98,14 +98,15 @@ def job(deed: str) -> Job:
 
 
 def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
-    ray: Any, mine: Path, answer: Answer, capfd: pytest.CaptureFixture[str]
+    ray: Any, mine: Path, answer: Answer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 0.5)
     name = f"{mine}:does"
     file = _ship_source(ray, name)
     shutil.rmtree(mine.parent)  # as on a node that lacks it
     workers = pool(ray, name, file)
     events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "cancel", "print", "hang", "kill", "fine")}
-    time.sleep(2.0)  # Ray's own message of a dead worker would come within a second
+    time.sleep(1.0)  # Ray's own message of a dead worker would have come by then
     workers.close()
     assert "raylet" not in "".join(capfd.readouterr())
     results = {deed: event.result for deed, event in events.items()}
