@@ -214,14 +214,14 @@ def test_the_wheel_works_in_an_empty_folder(installed: Path, tmp_path: Path) -> 
 
     assert "smoke" in run("fmnas", "list", "configs")
     code = """
+import sys
 import fmnas, fmnas.api
 from fmnas.platform.cli import main
 from fmnas.search_spaces import Real
-print(*fmnas.__path__, fmnas.api.__file__, sep="\\n")
-quick = ("workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", "budget.evaluations=4")
+assert all(place.startswith(sys.prefix) for place in (*fmnas.__path__, fmnas.api.__file__))
+quick = ("workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", "budget.evaluations=6")
 assert main(["run", "smoke", "--progress", "quiet", *(word for one in quick for word in ("-o", one))]) == 0
 assert 0.0 <= fmnas.api.minimize(lambda given: given["x"] ** 2, [Real("x", -1.0, 1.0)], 4).objective <= 1.0
 """
-    places = run("python", "-c", code).splitlines()
-    assert all(Path(place).is_relative_to(installed.parent) for place in places)
+    run("python", "-c", code)
     assert (tmp_path / "runs/smoke/report/index.html").is_file()
