@@ -20,7 +20,7 @@ from fmnas.platform.experiment.observer import mean_epochs_done
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers import evaluation
 from fmnas.platform.workers.cancellation import CHECK_SECONDS, PastDeadline, Stopped, StopRequest, deadline
-from fmnas.platform.workers.evaluation import Evaluator, validate_evaluation, warm_up_torch
+from fmnas.platform.workers.evaluation import evaluate_trial, validate_evaluation, warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import FailedEvaluation, timed_out
 from fmnas.search_spaces import Evaluation, Real, Trial
@@ -78,7 +78,7 @@ def raise_stopped() -> None:
 
 
 def run(trainer: Any, check: Callable[[], None] = lambda: None, **options: Any) -> Evaluation | FailedEvaluation:
-    return Evaluator(trainer).evaluate(TRIAL, lambda epochs: None, check, **options)
+    return evaluate_trial(trainer, TRIAL, lambda epochs: None, check, **options)
 
 
 def run_in_process(trainer: Any, job: Job = JOB, **options: Any) -> Evaluation | FailedEvaluation:
@@ -135,7 +135,7 @@ def test_epochs_are_those_of_every_trainings_last_report(reports: list[tuple[int
             report(training, epochs, 0.5)
 
     sums: list[int] = []
-    Evaluator(Scripted(train)).evaluate(TRIAL, sums.append, lambda: None)
+    evaluate_trial(Scripted(train), TRIAL, sums.append, lambda: None)
     assert sums == [sum(dict(reports[: count + 1]).values()) for count in range(len(reports))]
 
 

@@ -337,7 +337,7 @@ def test_a_deleted_experiment_is_reported_and_not_restored(experiment: Any) -> N
     experiment.run_bo_fm()
     report = experiment.log()
     assert (report.written, report.missed) == (0, 3)
-    assert "tracking.experiment" in report.reason
+    assert "deleted" in report.reason
 
 
 def test_a_server_that_is_down_is_given_up_soon(experiment: Any) -> None:
