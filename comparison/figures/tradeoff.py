@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
+from fmnas.comparison.analysis.costs import is_full_result
 from fmnas.comparison.analysis.formatting import is_missing
-from fmnas.comparison.analysis.tradeoff import results_within
+from fmnas.comparison.analysis.resampling import Floats
 from fmnas.comparison.figures.canvas import Drawing, Results, add_legend, limit_ticks, line_style, new_panel, set_labels
 from fmnas.comparison.figures.palette import styles
 
@@ -28,27 +30,41 @@ MAX_ERROR_RATIO = 2.0
 
 
 def fronts(results: Results) -> Iterator[Drawing]:
-    """Error against FLOPs. None without FLOPs."""
-    rows = {row.optimizer: row for row in results.summary.tradeoff}
-    if not rows:
+    """Error against FLOPs at equal cost. None without FLOPs."""
+    trials = _results_with_flops(results)
+    if trials.empty:
         return
-    summary = results.summary
-    trials = results_within(results.trials, results.curves, summary.compared_at, summary.budget)
     figure, axes = new_panel()
-    looks = styles(rows)
+    looks, ends = styles(trials["optimizer"]), []
     for name, style in looks.items():
-        mine = trials[trials["optimizer"] == name]
-        x, y = mine["flops_ratio"].astype(float), mine["error"].astype(float)
-        axes.scatter(x, y, s=7, color=style.colour, alpha=0.3, linewidths=0)
-        ends = np.array(rows[name].front)
-        axes.plot(*ends.T, linewidth=1.6, drawstyle="steps-post", markersize=3.5, **line_style(style))
-    lowest = min(row.front[-1][1] for row in rows.values())
-    highest = min(max(row.front[0][1] for row in rows.values()), MAX_ERROR_RATIO * lowest + 1e-3)
+        points = trials.loc[trials["optimizer"] == name, ["flops_ratio", "error"]].to_numpy(dtype=np.float64)
+        axes.scatter(*points.T, s=7, color=style.colour, alpha=0.3, linewidths=0)
+        front = pareto_front(points)
+        axes.plot(*front.T, linewidth=1.6, drawstyle="steps-post", markersize=3.5, **line_style(style))
+        ends.append(front[[0, -1], 1])
+    lowest = min(last for _, last in ends)
+    highest = min(max(first for first, _ in ends), MAX_ERROR_RATIO * lowest + 1e-3)
     axes.set_ylim(lowest - 0.08 * (highest - lowest) - 1e-4, highest + 0.08 * (highest - lowest) + 1e-4)
     limit_ticks(axes)
     set_labels(axes, x="FLOPs, share of the largest cell's", y="validation error", title="Pareto fronts")
-    add_legend(figure, looks, {})
+    add_legend(figure, looks)
     yield Drawing("tradeoff", figure, FRONTS)
+
+
+def _results_with_flops(results: Results) -> pd.DataFrame:
+    """The full results with FLOPs and an error that each run had at the epochs of the comparison."""
+    trials, curves, summary = results.trials, results.curves, results.summary
+    known = pd.MultiIndex.from_frame(curves.loc[curves["epochs"] <= summary.compared_at, ["run", "trial"]])
+    within = pd.MultiIndex.from_frame(trials[["run", "trial"]].astype({"trial": "int64"})).isin(known)
+    full = within & is_full_result(trials, summary.budget)
+    return trials[full & trials["flops_ratio"].notna() & trials["error"].notna()]
+
+
+def pareto_front(points: Floats) -> Floats:
+    """The points [m, 2] of [n, 2] that no other point dominates, by the first column."""
+    ordered = points[np.lexsort((points[:, 1], points[:, 0]))]
+    before = np.concatenate([[np.inf], np.minimum.accumulate(ordered[:, 1])[:-1]])
+    return ordered[ordered[:, 1] < before]
 
 
 def learning(results: Results) -> Iterator[Drawing]:
@@ -65,5 +81,5 @@ def learning(results: Results) -> Iterator[Drawing]:
     errors = any(not is_missing(results.summary.optimizers[name].best_error) for name in best)
     y = "validation error" if errors else "reported value"
     set_labels(axes, x="epoch", y=y, title="Learning curves of the best configurations")
-    add_legend(figure, looks, {})
+    add_legend(figure, looks)
     yield Drawing("learning", figure, LEARNING if errors else REPORTED)
