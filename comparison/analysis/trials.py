@@ -199,7 +199,7 @@ def _infer_type(column: "pd.Series[Any]") -> "pd.Series[Any]":
     return column == "True" if set(column) <= {"True", "False"} else column
 
 
-def _convert(column: "pd.Series[Any]", dtype: str) -> "pd.Series[Any]":
+def _convert(column: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
     """A fixed column converted; missing values and "" are "", False or missing. Raises if a value does not parse."""
     values = column.astype(object).where(column.notna() & (column.astype(object) != ""), None)
     if dtype == "object":

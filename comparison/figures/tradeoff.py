@@ -38,7 +38,7 @@ def fronts(results: Results) -> Iterator[Drawing]:
     looks, ends = styles(trials["optimizer"]), []
     for name, style in looks.items():
         points = trials.loc[trials["optimizer"] == name, ["flops_ratio", "error"]].to_numpy(dtype=np.float64)
-        axes.scatter(*points.T, s=7, color=style.colour, alpha=0.3, linewidths=0)
+        axes.scatter(points[:, 0], points[:, 1], s=7, color=style.colour, alpha=0.3, linewidths=0)
         front = pareto_front(points)
         axes.plot(*front.T, linewidth=1.6, drawstyle="steps-post", markersize=3.5, **line_style(style))
         ends.append(front[[0, -1], 1])
