@@ -102,6 +102,7 @@ def retrained_summary(table: pd.DataFrame | None, hypotheses: str = ALL) -> Retr
     by_repeat = table.groupby(["optimizer", "repeat"])[["selected_error", "test_error"]].mean()
     means = [_mean(str(name), mine) for name, mine in by_repeat.groupby(level="optimizer")]
     means.sort(key=lambda row: (row.error, row.optimizer))
+    errors = {row.optimizer: by_repeat["test_error"].loc[row.optimizer].to_dict() for row in means}
     return Retrained(
         epochs=int(settings["epochs"]),
         images=int(settings["images"]),
@@ -109,9 +110,7 @@ def retrained_summary(table: pd.DataFrame | None, hypotheses: str = ALL) -> Retr
         test_images=int(settings["test_images"]),
         rows=tuple(_row(row, seeds) for row in table.to_dict("records")),
         means=tuple(means),
-        tests=compare(
-            {row.optimizer: by_repeat["test_error"].loc[row.optimizer].to_dict() for row in means}, hypotheses
-        ),
+        tests=compare(errors, hypotheses),
     )
 
 

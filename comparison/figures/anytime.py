@@ -264,11 +264,8 @@ def _bar_ends(mine: pd.DataFrame, axis: str, at: list[float]) -> list[tuple[floa
 
 
 def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
-    """Draw the budget as a dotted line, or as text if the runs are far from it."""
+    """Draw the budget as a dotted line, unless the runs are far from it."""
     spent = float(curves["evaluations"].max()) if len(curves) else 0.0
     if spent > budget.evaluations / 3:
         axes.axvline(budget.evaluations, color=SOFT, linestyle=":", linewidth=1.2)
         axes.set_xlim(right=1.04 * max(budget.evaluations, spent))
-        return
-    words = f"budget {budget.evaluations} →"
-    axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL, color=SOFT, ha="right", va="bottom")

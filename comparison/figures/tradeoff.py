@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison.analysis.costs import is_full_result
-from fmnas.comparison.analysis.formatting import is_missing
 from fmnas.comparison.analysis.resampling import Floats
 from fmnas.comparison.figures.canvas import Drawing, Results, add_legend, limit_ticks, line_style, new_panel, set_labels
 from fmnas.comparison.figures.palette import styles
@@ -15,16 +14,11 @@ FRONTS = (
     "Dots: full results of all repeats. Lines: their Pareto fronts, where no result is lower in both. FLOPs are those "
     "of one image, as a share of the largest cell's. No optimizer searched for a front; more repeats make a better one."
 )
-LEARNED = " after each epoch of the training with each optimizer's lowest objective"
 LEARNING = (
-    f"Validation error{LEARNED}, averaged over its seeds. It is the best of many: its end is lower than it would be in "
-    "another training. With data.early_validation all epochs but the last are measured on fewer images."
+    "What the training with each optimizer's lowest objective reported after each epoch: of networks the validation "
+    "error, averaged over the seeds. It is the best of many: its end is lower than it would be in another training. "
+    "With data.early_validation all epochs but the last are measured on fewer images."
 )
-REPORTED = (
-    f"The reported value{LEARNED}. It is the best of many: its end is better than it would be in another training."
-)
-"""For a problem whose results have no error, as a user-defined function."""
-
 MAX_ERROR_RATIO = 2.0
 """Errors above this multiple of the lowest are cut off."""
 
@@ -78,8 +72,6 @@ def learning(results: Results) -> Iterator[Drawing]:
         epochs, last = range(1, len(best[name]) + 1), [len(best[name]) - 1]
         axes.plot(epochs, best[name], linewidth=1.8, markersize=4, markevery=last, **line_style(style))
     axes.locator_params(axis="x", integer=True)
-    errors = any(not is_missing(results.summary.optimizers[name].best_error) for name in best)
-    y = "validation error" if errors else "reported value"
-    set_labels(axes, x="epoch", y=y, title="Learning curves of the best configurations")
+    set_labels(axes, x="epoch", y="reported value", title="Learning curves of the best configurations")
     add_legend(figure, looks)
-    yield Drawing("learning", figure, LEARNING if errors else REPORTED)
+    yield Drawing("learning", figure, LEARNING)
