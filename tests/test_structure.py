@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -57,6 +58,7 @@ SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 MAY_BE_SHORT = {"search_spaces/errors.py", "search_spaces/files.py"}
 
 
+@cache
 def imports(path: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
