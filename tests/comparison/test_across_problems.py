@@ -96,6 +96,7 @@ def test_bars_join_the_largest_groups() -> None:
 
 
 Table = Callable[..., pd.DataFrame]
+Make = Callable[..., Results]
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def make_experiment(make_table: Table) -> Callable[..., Results]:
 
 
 def test_problems_are_compared_at_the_smallest_budget_over_common_repeats(
-    make_experiment: Callable[..., Results],
+    make_experiment: Make,
 ) -> None:
     curves = make_experiment("p", "ab", 5).curves
     problem = problem_results("p", curves[curves["run"] != "b/repeat-1"], ["a", "b"], 4)
@@ -127,7 +128,7 @@ def test_problems_are_compared_at_the_smallest_budget_over_common_repeats(
         problem_results("p", curves[curves["run"].isin(["a/repeat-0", "b/repeat-1"])], ["a", "b"], 4)
 
 
-def test_the_report_has_its_files_and_its_reference(tmp_path: Path, make_experiment: Callable[..., Results]) -> None:
+def test_the_report_has_its_files_and_its_reference(tmp_path: Path, make_experiment: Make) -> None:
     problems = [make_experiment(f"p{i}", "abc" if i else "ab", 4 + i) for i in range(11)]
     summary = write_problems_report(problems, "a", tmp_path)
     assert (summary.evaluations, summary.optimizers, summary.left_out) == (4, ("a", "b"), ("c",))
@@ -141,15 +142,13 @@ def test_the_report_has_its_files_and_its_reference(tmp_path: Path, make_experim
     assert pd.read_csv(tmp_path / "results.csv")["repeats"].eq(3).all()
 
 
-def test_few_problems_have_no_critical_difference(tmp_path: Path, make_experiment: Callable[..., Results]) -> None:
+def test_few_problems_have_no_critical_difference(tmp_path: Path, make_experiment: Make) -> None:
     summary = write_problems_report([make_experiment("p", "ab", 3), make_experiment("q", "ab", 3)], "unknown", tmp_path)
     assert summary.reference == "a"
     assert not (tmp_path / "critical_difference.pdf").exists()
     assert "10" in summary.caution
 
 
-def test_problems_without_common_optimizers_are_refused(
-    tmp_path: Path, make_experiment: Callable[..., Results]
-) -> None:
+def test_problems_without_common_optimizers_are_refused(tmp_path: Path, make_experiment: Make) -> None:
     with pytest.raises(ReportError, match="common"):
         write_problems_report([make_experiment("p", "ab", 3), make_experiment("q", "bc", 3)], "a", tmp_path)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison.analysis.across_problems import OverallTest
+from fmnas.comparison.analysis.trials import Budget
 from fmnas.comparison.latex import MARK, escape, format_cell, problems_latex, results_latex
 from fmnas.comparison.problems_report import ProblemsSummary
 from fmnas.comparison.report import compute_results
