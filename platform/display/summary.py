@@ -21,6 +21,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from fmnas.comparison.analysis.retrained import Retrained
+    from fmnas.comparison.problems_report import ProblemsSummary
     from fmnas.comparison.summary import Summary
     from fmnas.platform.mlflow.sync import TrackingReport
 
@@ -126,6 +127,19 @@ def print_summary(summary: "Summary", console: Console) -> None:
     console.print()
     if summary.retrained:
         _print_retrained(summary.retrained, console)
+
+
+def print_problems_summary(summary: "ProblemsSummary", console: Console) -> None:
+    """Print the mean ranks over problems, the tests, the headline and the caution."""
+    from fmnas.comparison.problems_report import ranks_table, tests_table
+
+    for table, texts in ((ranks_table(summary), {"optimizer"}), (tests_table(summary), {"against", "verdict"})):
+        console.print()
+        console.print(plain_table(table.header, table.rows, texts))
+    console.print()
+    print_line(console, summary.headline)
+    print_line(console, summary.caution, "dim")
+    console.print()
 
 
 def _print_retrained(retrained: "Retrained", console: Console) -> None:
