@@ -39,13 +39,13 @@ def results_latex(summary: Summary) -> str:
 
 def problems_latex(summary: ProblemsSummary) -> str:
     """A row per problem, a column per optimizer, and a last row of mean ranks."""
-    cells = {(row.problem, row.optimizer): (row.mean, row.standard_error) for row in summary.results.itertuples()}
+    cells = {(row.problem, row.optimizer): (row.mean, row.standard_error) for row in summary.results}
     lines = []
     for problem in summary.problems:
         best = _lowest({name: cells[problem, name][0] for name in summary.optimizers})
         row = (format_cell(*cells[problem, name], name == best) for name in summary.optimizers)
         lines.append((escape(problem), *row))
-    ranks = summary.final_ranks.set_index("optimizer")["mean"]
+    ranks = {row.optimizer: row.mean for row in summary.final_ranks}
     worse = {test.other for test in summary.tests if test.verdict == FIRST}
     last = (f"{ranks[name]:.2f}{MARK if name in worse else ''}" for name in summary.optimizers)
     note = (

@@ -9,7 +9,7 @@
 All numbers are at equal evaluations: those of the smallest budget, over the optimizers that every problem has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -45,6 +45,29 @@ CAUTION = (
 
 
 @dataclass(frozen=True)
+class ResultRow:
+    """An optimizer on a problem after the last evaluation. mean, standard_error: of the objective, over repeats."""
+
+    problem: str
+    optimizer: str
+    mean: float
+    standard_error: float
+    mean_rank: float
+    median_regret: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """An optimizer's mean rank over problems after the last evaluation, with its 95% interval; NaN without one."""
+
+    optimizer: str
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class ProblemsSummary:
     """The result over several problems. ranks: of `mean_ranks`. results: a row per problem and optimizer.
 
@@ -58,25 +81,29 @@ class ProblemsSummary:
     reference: str
     tests: tuple[OverallTest, ...]
     ranks: pd.DataFrame
-    results: pd.DataFrame
+    results: tuple[ResultRow, ...]
     left_out: tuple[str, ...]
 
     @property
-    def final_ranks(self) -> pd.DataFrame:
-        """The rows of `ranks` at the last evaluation, the best first."""
-        return self.ranks[self.ranks["evaluations"] == self.evaluations].sort_values("mean", kind="stable")
+    def final_ranks(self) -> list[RankRow]:
+        """The ranks at the last evaluation, the best first."""
+        at_end = self.ranks[self.ranks["evaluations"] == self.evaluations].sort_values("mean", kind="stable")
+        columns = (at_end[name] for name in ("optimizer", "mean", "low", "high"))
+        return [
+            RankRow(str(name), float(m), float(low), float(high)) for name, m, low, high in zip(*columns, strict=True)
+        ]
 
     @property
     def headline(self) -> str:
         """The best mean rank, and what the tests of the reference say."""
-        best = self.final_ranks.iloc[0]
-        interval = f" ({best['low']:.2f} to {best['high']:.2f})" if isfinite(best["low"]) else ""
+        best = self.final_ranks[0]
+        interval = f" ({best.low:.2f} to {best.high:.2f})" if isfinite(best.low) else ""
         better = [test.other for test in self.tests if test.verdict == FIRST]
         worse = [test.other for test in self.tests if test.verdict and test.verdict != FIRST]
         shown = [f"better than {join_names(better)}"] * bool(better) + [f"worse than {join_names(worse)}"] * bool(worse)
         verdict = f"is {' and '.join(shown)} over all problems" if shown else "is not shown to differ from any other"
         return (
-            f"{best['optimizer']} has the best mean rank, {best['mean']:.2f}{interval} of {len(self.optimizers)}, over "
+            f"{best.optimizer} has the best mean rank, {best.mean:.2f}{interval} of {len(self.optimizers)}, over "
             f"{len(self.problems)} problems at {self.evaluations} evaluations. {self.reference} {verdict}."
         )
 
@@ -93,11 +120,10 @@ class ProblemsSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The plain JSON data of summary.json."""
-        final = self.final_ranks.set_index("optimizer")[["mean", "low", "high"]]
         return {
             "problems": list(self.problems),
             "evaluations": self.evaluations,
-            "optimizers": {str(name): _plain(row) for name, row in final.to_dict("index").items()},
+            "optimizers": {row.optimizer: _to_json(row) for row in self.final_ranks},
             "reference": self.reference,
             "tests": [{**asdict(test), "verdict": test.verdict} for test in self.tests],
             "left_out": list(self.left_out),
@@ -117,12 +143,12 @@ def write_problems_report(experiments: Sequence[Results], reference: str, folder
     reference = reference if reference in names else names[0]
     ranks, tests = mean_ranks(problems), tuple(compare_overall(problems, reference))
     labels, evaluations = tuple(problem.name for problem in problems), problems[0].incumbents.shape[2]
-    results = pd.concat([_result_rows(problem) for problem in problems], ignore_index=True)
+    results = tuple(row for problem in problems for row in _result_rows(problem))
     summary = ProblemsSummary(labels, names, evaluations, reference, tests, ranks, results, left_out)
     lead = figures.rank_curves(ranks, len(problems))
     drawings = [lead, *figures.difference_diagram(ranks, len(problems)), figures.regret_distribution(problems)]
     overall = pd.DataFrame([{**asdict(test), "verdict": test.verdict} for test in tests])
-    for name, table in {"mean_ranks": ranks, "results": results, "overall_tests": overall}.items():
+    for name, table in {"mean_ranks": ranks, "results": pd.DataFrame(results), "overall_tests": overall}.items():
         write_bytes(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
     for drawing in drawings:
         save_figure(drawing.figure, folder, drawing.name)
@@ -148,20 +174,12 @@ def _common_results(experiments: Sequence[Results]) -> tuple[list[ProblemResults
     return problems, tuple(name for name in every if name not in common)
 
 
-def _result_rows(problem: ProblemResults) -> pd.DataFrame:
-    """A problem's rows of results.csv."""
+def _result_rows(problem: ProblemResults) -> Iterator[ResultRow]:
     finals = problem.incumbents[:, :, -1]  # [K, R]
-    return pd.DataFrame(
-        {
-            "problem": problem.name,
-            "optimizer": problem.optimizers,
-            "mean": finals.mean(axis=1),
-            "standard_error": standard_error(finals.T),
-            "mean_rank": rank_optimizers(problem.incumbents)[:, -1],
-            "median_regret": np.median(normalised_regret(problem)[:, :, -1], axis=1),
-            "repeats": finals.shape[1],
-        }
-    )
+    ranks, regrets = rank_optimizers(problem.incumbents)[:, -1], normalised_regret(problem)[:, :, -1]
+    for i, name in enumerate(problem.optimizers):
+        mean, error = float(finals[i].mean()), float(standard_error(finals[i]))
+        yield ResultRow(problem.name, name, mean, error, float(ranks[i]), float(np.median(regrets[i])), len(finals[i]))
 
 
 def _page_values(summary: ProblemsSummary, drawings: Sequence[Drawing]) -> dict[str, Any]:
@@ -192,7 +210,7 @@ def ranks_table(summary: ProblemsSummary) -> Table:
     """A row per optimizer, the best mean rank first."""
     rows = [
         (row.optimizer, f"{row.mean:.2f}", f"{row.low:.2f} to {row.high:.2f}" if isfinite(row.low) else "–")
-        for row in summary.final_ranks.itertuples()
+        for row in summary.final_ranks
     ]
     return Table(("optimizer", "mean rank", "95% interval"), tuple(rows))
 
@@ -214,13 +232,11 @@ def tests_table(summary: ProblemsSummary) -> Table:
 
 def results_table(summary: ProblemsSummary) -> Table:
     """A row per problem, a column per optimizer."""
-    cells = {
-        (row.problem, row.optimizer): format_with_error(row.mean, row.standard_error)
-        for row in summary.results.itertuples()
-    }
+    cells = {(row.problem, row.optimizer): format_with_error(row.mean, row.standard_error) for row in summary.results}
     rows = [(problem, *(cells[problem, name] for name in summary.optimizers)) for problem in summary.problems]
     return Table(("problem", *summary.optimizers), tuple(rows))
 
 
-def _plain(row: dict[str, float]) -> dict[str, float | None]:
-    return {key: float(value) if isfinite(value) else None for key, value in row.items()}
+def _to_json(row: RankRow) -> dict[str, float | None]:
+    values = {"mean": row.mean, "low": row.low, "high": row.high}
+    return {key: value if isfinite(value) else None for key, value in values.items()}

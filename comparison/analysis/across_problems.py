@@ -81,7 +81,7 @@ def problem_results(
         raise ReportError(
             f"{name}: no repeat in which all of {', '.join(optimizers)} have a trial; run the same repeats"
         )
-    grid = np.arange(1, evaluations + 1)
+    grid = np.arange(1.0, evaluations + 1)
     incumbents = [[incumbent_at(runs[label, repeat], "evaluations", grid) for repeat in shared] for label in optimizers]
     return ProblemResults(name, tuple(optimizers), np.array(incumbents), np.nan if minimum is None else minimum)
 

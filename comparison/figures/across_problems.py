@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,14 +44,14 @@ def rank_curves(ranks: pd.DataFrame, problems: int) -> Drawing:
     looks, last = styles(names), int(ranks["evaluations"].max())
     for place, (name, style) in enumerate(looks.items()):
         mine = ranks[ranks["optimizer"] == name]
-        marker = {"markersize": 5.5, "markevery": [len(mine) - 1]}
+        marker: dict[str, Any] = {"markersize": 5.5, "markevery": [len(mine) - 1]}
         axes.plot(mine["evaluations"], mine["mean"], linewidth=1.8, **marker, **line_style(style))
         end, aside = mine.iloc[-1], 0.012 * last * (1 + place)
         axes.plot([last + aside] * 2, [end["low"], end["high"]], color=style.colour, linewidth=2.4, alpha=0.55)
     axes.invert_yaxis()
     limit_ticks(axes, integers=True)
     set_labels(axes, x="evaluations", y="mean rank, 1 is best")
-    add_legend(figure, looks, {})
+    add_legend(figure, looks)
     return Drawing("mean_ranks", figure, RANKS.format(optimizers=len(names), problems=problems), is_lead=True)
 
 
@@ -111,6 +112,6 @@ def regret_distribution(problems: Sequence[ProblemResults]) -> Drawing:
     axes.set_xlim(LOWEST_REGRET, 2.0)
     axes.set_ylim(0, 1.02)
     set_labels(axes, x="normalised regret, at most", y="share of runs")
-    add_legend(figure, looks, {})
+    add_legend(figure, looks)
     evaluations = problems[0].incumbents.shape[2]
     return Drawing("regret", figure, REGRET.format(evaluations=evaluations))

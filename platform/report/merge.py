@@ -109,7 +109,7 @@ def _check_out(folder: RunDirectory) -> None:
 def _is_merged_report(folder: RunDirectory) -> bool:
     """Whether a report is here, and no experiment whose journal is lost."""
     is_experiment = any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
-    return not is_experiment and all(path.is_file() for path in (folder.page, folder.summary, folder.trials))
+    return not is_experiment and folder.page.is_file() and folder.summary.is_file()
 
 
 def _check_comparable(sources: Sequence[ReportSource]) -> None:

@@ -132,7 +132,7 @@ def test_the_report_has_its_files_and_its_reference(tmp_path: Path, make_experim
     problems = [make_experiment(f"p{i}", "abc" if i else "ab", 4 + i) for i in range(11)]
     summary = write_problems_report(problems, "a", tmp_path)
     assert (summary.evaluations, summary.optimizers, summary.left_out) == (4, ("a", "b"), ("c",))
-    assert summary.final_ranks["optimizer"].tolist() == ["a", "b"]
+    assert [row.optimizer for row in summary.final_ranks] == ["a", "b"]
     assert json.loads(json.dumps(summary.to_json()))["optimizers"]["a"]["mean"] == 1.0
     page = (tmp_path / "index.html").read_text()
     assert page.count("<figure>") == 3

@@ -9,7 +9,7 @@ import pytest
 from fmnas.comparison.analysis.across_problems import OverallTest
 from fmnas.comparison.analysis.trials import Budget
 from fmnas.comparison.latex import MARK, escape, format_cell, problems_latex, results_latex
-from fmnas.comparison.problems_report import ProblemsSummary
+from fmnas.comparison.problems_report import ProblemsSummary, ResultRow
 from fmnas.comparison.report import compute_results
 from fmnas.comparison.summary import ReportContext
 
@@ -45,14 +45,8 @@ def test_the_results_of_an_experiment_mark_what_the_test_supports(make_table: Ca
 
 
 def test_the_problems_have_a_row_each_and_one_of_mean_ranks() -> None:
-    results = pd.DataFrame(
-        {
-            "problem": ["p", "p", "q_1", "q_1"],
-            "optimizer": ["a", "b"] * 2,
-            "mean": [1.0, 2.0, 4.0, 3.0],
-            "standard_error": [0.1] * 4,
-        }
-    )
+    means = {("p", "a"): 1.0, ("p", "b"): 2.0, ("q_1", "a"): 4.0, ("q_1", "b"): 3.0}
+    results = tuple(ResultRow(*key, mean, 0.1, 1.0, 0.0, 3) for key, mean in means.items())
     ranks = pd.DataFrame({"evaluations": 5, "optimizer": ["a", "b"], "mean": [1.25, 1.75], "low": nan, "high": nan})
     test = OverallTest("b", 1, 1, 0, (9, 0, 0), 0.01, 0.01)
     found = lines_of(problems_latex(ProblemsSummary(("p", "q_1"), ("a", "b"), 5, "a", (test,), ranks, results, ())))
