@@ -69,15 +69,6 @@ def test_a_network_has_one_form_however_it_is_encoded(pair: tuple[Cell, Cell]) -
     assert hash(canonical_form(cell)) == hash(canonical_form(other))
 
 
-@given(cell=cells())
-def test_the_representative_is_a_cell_of_that_form(network_graph: GraphOf, cell: Cell) -> None:
-    form = canonical_form(cell)
-    representative = form.representative()
-    assert canonical_form(representative) == form
-    assert len(form.states) == len(cell.live_states())
-    assert same_network(network_graph(cell), network_graph(representative))
-
-
 def few_operations(rng: np.random.Generator) -> list[tuple[str, ...]]:
     """All places alike, one place different, and random places different."""
     marks = [np.zeros(8, int), *np.eye(8, dtype=int), *rng.integers(0, 2, (7, 8))]

@@ -1,15 +1,15 @@
 """The allocator's settings: where they are made, and that they change no number."""
 
+import ctypes
 import json
-import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from fmnas.trainers import allocator as memory
-from fmnas.trainers.allocator import tune_malloc
+from fmnas.trainers import memory
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ import numpy as np
 from fmnas.search_spaces import Trial, joint_space
 from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-from fmnas.trainers.allocator import tune_malloc
+from fmnas.trainers.memory import tune_malloc
 kept = tune_malloc() if sys.argv[1] == "keep" else None
 rng, arrays = np.random.default_rng(0), []
 for count in (64, 20):
@@ -37,29 +37,21 @@ def run(*arguments: str, **environment: str) -> list[object]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.skipif(not memory._is_glibc(), reason="not glibc")
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
 def test_no_number_changes() -> None:
     (kept, evaluation), (_, usual) = run("keep"), run("leave")
     assert kept is True
     assert evaluation == usual
 
 
-@pytest.mark.parametrize("name", memory.VARIABLES)
-def test_the_environment_takes_precedence(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    monkeypatch.setattr(memory.ctypes, "CDLL", None)
-    monkeypatch.setenv(name, "131072")
-    with caplog.at_level(logging.INFO, "fmnas"):
-        assert not tune_malloc()
-    assert name in caplog.text
-
-
-def test_another_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    for name in memory.VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(memory.ctypes, "CDLL", None)
-    monkeypatch.setattr(memory, "_is_glibc", lambda: False)
-    with caplog.at_level(logging.INFO, "fmnas"):
-        assert not tune_malloc()
-    assert "not glibc's" in caplog.text
+@pytest.mark.parametrize("name", [*memory.VARIABLES, ""])
+def test_the_environment_and_other_allocators_take_precedence(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for variable in memory.VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    calls: list[object] = []
+    library = SimpleNamespace(mallopt=lambda *setting: calls.append(setting)) if name else None
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
+    if name:
+        monkeypatch.setenv(name, "131072")
+    assert not memory.tune_malloc()
+    assert calls == []
