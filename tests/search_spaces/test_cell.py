@@ -35,12 +35,6 @@ def test_edge_rule_moves_one_input_by_one() -> None:
         assert is_adjacent(a, b) == (frozenset(b) in moves)
 
 
-def test_input_pairs_of_each_state() -> None:
-    assert [len(input_pairs(state)) for state in (2, 3, 4)] == [3, 6, 9]
-    assert (-1, 0) not in input_pairs(4)
-    assert set(input_pairs(3)) == set(combinations((-1, 0, 1, 2), 2))
-
-
 def test_cell_variables_in_order() -> None:
     assert list(CELL_NAMES) == [*(f"op{i}" for i in range(1, 9)), "in2", "in3", "in4", "output"]
     assert {v.vertices for v in cell_variables()[:8]} == {OPERATIONS}

@@ -209,25 +209,6 @@ def test_every_step_of_every_epoch_is_the_one_captured(cell: Cell, monkeypatch: 
     assert len(train(learner_of(cell, 20), monkeypatch).programs) == 1 + 2 * 2
 
 
-X, HOST = torch.zeros(4, 4, device=META), torch.zeros(4)
-FORBIDDEN: dict[str, tuple[str, Callable[[], object]]] = {
-    "item": ("host waits", lambda: X.sum().item()),
-    "truth": ("host waits", lambda: bool((X > 0).all())),
-    "mask": ("host waits", lambda: X[torch.zeros(4, dtype=torch.bool, device=META)]),
-    "copy to the host": ("on the host", lambda: X.cpu()),
-    "copy from the host": ("on the host", lambda: X.copy_(HOST)),
-    "made on the host": ("on the host", lambda: torch.zeros(3)),
-    "random": ("random numbers", lambda: torch.nn.functional.dropout(X, 0.5)),
-}
-
-
-@pytest.mark.parametrize("name", FORBIDDEN)
-def test_the_guard_refuses_operations(name: str) -> None:
-    reason, step = FORBIDDEN[name]
-    with pytest.raises(NotCapturableError, match=reason):
-        record(step)
-
-
 UPDATE, DRAW = StackedLearner._update, StackedLearner._draw_epoch
 
 

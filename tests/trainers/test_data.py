@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.search_spaces import errors
-from fmnas.trainers import DataError, TrainerError
+from fmnas.trainers import DataError
 from fmnas.trainers.images.batches import to_device
 from fmnas.trainers.images.data import digits_set, final_split, image_set, search_split
 from fmnas.trainers.problem import DataSettings
@@ -87,15 +86,6 @@ def test_digits_are_tested_on_images_that_the_search_did_not_use() -> None:
         final_split(digits, 1000, 300, 1301)
     with pytest.raises(DataError, match=r"data\.train = 1000, data\.validation = 797"):
         final_split(digits, 1000, 797, 10)
-
-
-def test_digits_need_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> None:
-        raise ModuleNotFoundError(name, name=name)
-
-    monkeypatch.setattr(errors, "import_module", absent)
-    with pytest.raises(TrainerError, match=r"data\.name = digits.*pip install scikit-learn"):
-        image_set(DataSettings("digits"))
 
 
 def test_the_permutation_is_the_authors() -> None:

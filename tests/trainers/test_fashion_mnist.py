@@ -106,15 +106,6 @@ def test_another_process_may_be_faster(tmp_path: Path, write: Write, monkeypatch
     assert find_fashion_mnist(None, tmp_path / "cache").place == f"net: {raw}"
 
 
-def test_a_cache_that_is_not_writable_is_reported(
-    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cache").write_text("a file instead of a folder")
-    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("net", write),))
-    with pytest.raises(DataError, match=f"net: .*{tmp_path / 'cache'}"):
-        find_fashion_mnist(None, tmp_path / "cache")
-
-
 @pytest.mark.parametrize(
     ("place", "damage", "name"),
     [

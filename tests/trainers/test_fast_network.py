@@ -73,12 +73,6 @@ def check_equal(conv: torch.nn.Module, form: torch.nn.Module, images: Tensor) ->
     torch.testing.assert_close(gradients(result, *inputs), gradients(expected, *inputs), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize(("size", "remaining"), [(3, 1), (3, 2), (5, 1), (5, 2), (3, 4)])
-def test_a_convolution_in_fewer_groups_is_the_same(size: int, remaining: int) -> None:
-    conv = torch.nn.Conv2d(16, 16, size, padding=size // 2, groups=4).double()
-    check_equal(conv, MergedConvolution(conv, remaining), numbers(0, 2, 16, 7, 6).double().requires_grad_())
-
-
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_fused_convolutions_are_the_same_also_at_the_border(size: int) -> None:
     first = torch.nn.Conv2d(1, 16, size, padding=size // 2).double()

@@ -116,9 +116,7 @@ def test_unreadable_files_are_named(tmp_path: Path, write_idx: Callable[..., Pat
             load_user_images("own", tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("root", "name"), [(".", "here"), ("..", "above"), ("~", "above"), ("a.npz", "a.npz"), ("~nobody/b", "b")]
-)
+@pytest.mark.parametrize(("root", "name"), [("..", "above"), ("~", "above"), ("a.npz", "a.npz")])
 def test_a_custom_set_is_named_by_its_place(
     root: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
-from fmnas.trainers import DeviceFailedError, TrainerError, TrainingFailedError
-from fmnas.trainers.images import cuda_graph, image_trainer, training
+from fmnas.trainers import TrainerError, TrainingFailedError
+from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
@@ -133,18 +132,6 @@ def test_a_loss_that_is_not_finite_ends_its_training_at_that_step(
     assert arrangement != "stacked" or evaluation.curve[0] == healthy.curve[0]
 
 
-def test_a_stack_is_not_trained_once_all_have_diverged(
-    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, epochs = StackedLearner.train_epoch, []
-    monkeypatch.setattr(StackedLearner, "train_epoch", lambda self, rate: (epochs.append(rate), real(self, rate)))
-    monkeypatch.setattr(image_trainer, "build_network", poison(0))
-    evaluation = make_trainer(seeds=1, arrangement="stacked").evaluate(make_trial(epochs=4))
-    assert evaluation.curve == (0.9,) * 4
-    assert evaluation.diverged
-    assert len(epochs) == 1
-
-
 @pytest.mark.parametrize(("method", "result"), [("train_epoch", False), ("validation_error", None)])
 def test_the_curve_of_a_late_divergence(
     make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, method: str, result: object
@@ -216,23 +203,6 @@ def test_a_failed_training_names_the_cell_and_the_trainer_is_usable(
         with pytest.raises(TrainingFailedError, match=rf"training \d of Cell.*conv1x1.*{type(error).__name__}"):
             trainer.evaluate(make_trial())
     assert trainer.evaluate(make_trial()) == healthy
-
-
-def test_a_step_that_cannot_be_captured_is_a_device_failure(
-    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any
-) -> None:
-    """Without a fallback to another arrangement."""
-
-    def fail(*steps: object) -> None:
-        raise RuntimeError("no kernel image is available")
-
-    monkeypatch.setattr(cuda_graph, "_record", fail)
-    trainer = make_trainer(arrangement="stacked")
-    assert trainer.evaluate(make_trial()).curve
-    trainer._plan = replace(trainer._plan, captured=True)
-    with pytest.raises(DeviceFailedError, match="no kernel image is available"):
-        trainer.evaluate(make_trial(), reports)
-    assert not reports
 
 
 def test_a_batch_of_one_trains(make_trainer: MakeTrainer, make_trial: MakeTrial) -> None:

@@ -1,6 +1,5 @@
 """Trainings in one program equal the plain ones, also if one diverges."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -165,15 +164,6 @@ def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData
     errors = learner.validation_errors()
     assert [error is None for error in errors] == [False, True, False]
     assert learner.train([0.01])[1] is None
-
-
-def test_a_learner_continues_from_a_state(digits: DeviceData) -> None:
-    cell, context = CELLS["dead states"], TrainingContext(digits, 16, 12)
-    learner, later = (stack_learner(networks_of(cell), cell, context) for _ in range(2))
-    learner.train([0.02])
-    later.load_state_dict(copy.deepcopy(learner.state_dict()))
-    assert learner.train([0.01]) == later.train([0.01])
-    assert torch.equal(learner._stack.weights, later._stack.weights)
 
 
 def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
