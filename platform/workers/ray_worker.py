@@ -2,9 +2,8 @@
 
 import gc
 import os
-import platform
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fmnas.platform.environment import package_version
@@ -12,7 +11,7 @@ from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source
 from fmnas.platform.workers.cancellation import deadline
-from fmnas.platform.workers.evaluation import Evaluator, warm_up_torch
+from fmnas.platform.workers.evaluation import evaluate_trial, warm_up_torch
 from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.progress_actor import JobKey, progress_reporter
 from fmnas.search_spaces import Evaluation, Trial
@@ -23,7 +22,7 @@ from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 BuildTrainer = Callable[[Data | None], Trainer]
 """Builds a worker's trainer from the data; pickled to the node."""
 
-FMNAS, PYTHON, TORCH, PLACE, NODE = "fmnas", "python", "torch", "place", "node"
+VERSIONS, PLACE, NODE = "versions", "place", "node"
 """The keys of what a worker says of itself: plain strings, which another version of fmnas understands."""
 
 
@@ -52,7 +51,7 @@ class Worker:
         tune_malloc()
         self._place, self._progress_actor = f"{socket.gethostname()}:{os.getpid()}", progress_actor
         try:
-            self._evaluator = Evaluator(build(data))
+            self._trainer = build(data)
         except LET_THROUGH:
             raise
         except BaseException as error:  # one line, the last of Ray's message
@@ -62,7 +61,7 @@ class Worker:
         """Return versions and place, once the trainer is built."""
         import ray
 
-        return {**versions(), PLACE: self._place, NODE: ray.get_runtime_context().get_node_id()}
+        return {VERSIONS: versions(), PLACE: self._place, NODE: ray.get_runtime_context().get_node_id()}
 
     def evaluate(self, trial: Trial, seconds: float, job: JobKey) -> Evaluation | FailedEvaluation:
         """Return the evaluation, or why it failed. seconds: deadline. job: its key in reports of progress.
@@ -71,41 +70,17 @@ class Worker:
         as pickle may fail for it. Memory of a failed job is released for the next one and others on the same GPU.
         """
         report = progress_reporter(self._progress_actor, job)
-        result = self._evaluator.evaluate(trial, report, deadline(seconds), seconds)
+        result = evaluate_trial(self._trainer, trial, report, deadline(seconds), seconds)
         if isinstance(result, FailedEvaluation):
             gc.collect()  # cycles of exceptions and frames hold tensors
             release_gpu_cache()
         return result
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that must agree on all nodes: of fmnas exactly, of Python and torch by minor version."""
-    return {
-        FMNAS: package_version("fmnas") or "unknown",
-        PYTHON: _minor(platform.python_version()),
-        TORCH: _minor(package_version("torch") or "unknown"),
-    }
+def versions() -> str:
+    """Return the versions that must agree on all nodes: of fmnas, and of torch by minor version. Ray compares Python's.
 
-
-def version_error(worker: Any, own: Mapping[str, str]) -> str:
-    """Return why a worker must not serve a driver with versions `own`; empty if it may."""
-    info = worker if isinstance(worker, dict) else {}
-    version = info.get(FMNAS, "of an unknown older version")
-    if version == own[FMNAS]:
-        return ""
-    return (
-        f"{info.get(PLACE, 'a node')} has fmnas {version}, the driver has {own[FMNAS]}; do not mix their results. "
-        f"Install fmnas {own[FMNAS]} on every node, restart Ray there, and resume"
-    )
-
-
-def version_warning(worker: Mapping[str, str], own: Mapping[str, str]) -> str:
-    """Return which other versions differ, which may change results by rounding; empty if none does."""
-    different = [
-        f"{name} {worker[name]} (driver: {own[name]})" for name in (PYTHON, TORCH) if worker[name] != own[name]
-    ]
-    return f"{worker[PLACE]} has {', '.join(different)}; its results may differ in rounding" if different else ""
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
+    Another torch rounds differently.
+    """
+    torch = ".".join((package_version("torch") or "unknown").split(".")[:2])
+    return f"fmnas {package_version('fmnas')} and torch {torch}"
