@@ -33,8 +33,8 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_500,
-    "trainers": 3_950,
+    "search_spaces": 1_270,
+    "trainers": 3_600,
     "optimizers": 3_450,
     "baselines": 1_900,
     "integrations": 750,
