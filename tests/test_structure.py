@@ -36,8 +36,8 @@ LINE_BUDGETS = {
     "trainers": 3_950,
     "optimizers": 3_450,
     "baselines": 1_900,
-    "integrations": 750,
-    "testing": 650,
+    "integrations": 640,
+    "testing": 440,
     "comparison": 4_450,
     "platform": 10_450,
     "platform/config": 1_500,
@@ -47,7 +47,7 @@ LINE_BUDGETS = {
     "platform/report": 550,
     "platform/runner": 1_200,
     "platform/workers": 1_300,
-    "api": 430,
+    "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))

@@ -20,17 +20,17 @@ pytestmark = pytest.mark.slow
 
 MINE = '''
 import asyncio
-from typing import Annotated
 
 from fmnas.optimizers import Optimizer, Suggestion
-from annotated_types import Interval
 
 
 class Halving(Optimizer):
     """The best so far with one variable drawn sample; with `shift`, from a part of the space."""
 
-    def __init__(self, space, *, rate: Annotated[float, Interval(ge=0, le=1)] = 0.5, **others):
+    def __init__(self, space, *, rate: float = 0.5, **others):
         super().__init__(space, **others)
+        if not 0 <= rate <= 1:
+            raise ValueError(f"rate = {rate}")
         self.rate = rate
 
     def _suggest(self, rng):
@@ -51,11 +51,6 @@ class Outside(Halving):
         return Suggestion({**self.space.sample(rng), "x1": 7.0}, "random")
 
 
-class Stranger(Halving):
-    def _suggest(self, rng):
-        return Suggestion(self.space.sample(rng), "mine")
-
-
 class Forgets(Halving):
     def restore(self, trial):
         raise ValueError("what was that")
@@ -71,17 +66,6 @@ class Leaves(Halving):
         raise SystemExit
 
 
-class LeavesWhenTold(Halving):
-    def _observe(self, trial, evaluation):
-        if len(self.history) > 1:
-            raise SystemExit(0)
-
-
-class Cancels(Halving):
-    def _suggest(self, rng):
-        raise asyncio.CancelledError("in ask")
-
-
 class CancelsWhenTold(Halving):
     def _observe(self, trial, evaluation):
         if len(self.history) > 1:
@@ -91,11 +75,6 @@ class CancelsWhenTold(Halving):
 class CancelsWhenBuilt(Halving):
     def __init__(self, space, **others):
         raise asyncio.CancelledError
-
-
-class OddParent(Halving):
-    def _suggest(self, rng):
-        return Suggestion(self.space.sample(rng), "model", parent=10**30)
 
 
 class NeverBegins(Halving):
@@ -158,17 +137,15 @@ def test_it_competes_resumes_replays_and_is_reported(
     assert "differ" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("resumed", [False, True])
 def test_one_that_changes_its_records_changes_no_result(
-    run_own: Callable[..., int], mine: Path, tmp_path: Path, resumed: bool
+    run_own: Callable[..., int], mine: Path, tmp_path: Path
 ) -> None:
     entry = {"name": "edits", "use": f"{mine}:Edits", "concurrency": 2}
     assert run_own(tmp_path, entry, "random") == 0
     out = tmp_path / "run"
-    if resumed:
-        journal = out / "journal.jsonl"
-        journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-9]))
-        assert main(["resume", str(out), "--progress", "quiet"]) == 0
+    journal = out / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-9]))
+    assert main(["resume", str(out), "--progress", "quiet"]) == 0
     table, summary = (out / "trials.csv").read_bytes(), (out / "summary.json").read_bytes()
     assert main(["report", str(out)]) == 0
     assert (out / "trials.csv").read_bytes() == table
@@ -251,12 +228,9 @@ def test_files_with_similar_paths_differ(tmp_path: Path) -> None:
     ("use", "words"),
     [
         ("nowhere.at_all:Mine", ["nowhere"]),
-        ("json", ["'json'"]),
         ("json:JSONDecoder", ["json:JSONDecoder", "fmnas.optimizers.Optimizer"]),
-        ("{mine}:Halfing", ["Halfing", "'Halving'"]),
-        ("{mine}:not_a_class", ["{mine}:not_a_class"]),
+        ("{mine}:Halfing", ["has no Halfing"]),
         ("{mine}:Abstract", ["{mine}:Abstract", "_suggest"]),
-        ("{mine}.py:Mine", ["{mine}.py"]),
         ("{broken}:Mine", ["ZeroDivisionError", "broken.py, line "]),
         ("{leaves}:Mine", ["SystemExit"]),
     ],
@@ -275,29 +249,12 @@ def test_what_cannot_be_used_is_refused_by_name(
         assert word.replace("{mine}", str(mine)) in message
 
 
-def test_its_options_are_checked_by_its_constructor(own_config: Callable[..., dict[str, Any]], mine: Path) -> None:
-    entry = {"name": "mine", "use": f"{mine}:Halving"}
-    for option, words in (
-        ({"rate": 2.0}, ["optimizers.0.rate = 2.0"]),
-        ({"rat": 0.5}, ["optimizers.0.rat: ", "'rate'"]),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            check_config(own_config({**entry, **option}), "own.yaml")
-        for word in words:
-            assert word in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
         ("Outside", "x1 = 7.0"),
-        ("Stranger", "origin = 'mine'"),
         ("Raises", "no idea (mine.py, line "),
         ("Leaves", "SystemExit (mine.py, line "),
-        ("LeavesWhenTold", "SystemExit: 0 (mine.py, line "),
-        ("Cancels", "CancelledError: in ask (mine.py, line "),
-        ("CancelsWhenTold", "CancelledError: in tell (mine.py, line "),
-        ("OddParent", "parent = "),
     ],
 )
 def test_what_it_does_wrong_ends_the_experiment_in_one_line_and_loses_nothing(
@@ -312,36 +269,44 @@ def test_what_it_does_wrong_ends_the_experiment_in_one_line_and_loses_nothing(
     assert finished >= 3
 
 
-@pytest.mark.parametrize(("name", "error"), [("NeverBegins", "SystemExit"), ("CancelsWhenBuilt", "CancelledError")])
-def test_one_that_leaves_as_it_is_built_is_refused(
-    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, error: str
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("Halving", {"rate": 2.0}, "ValueError: rate = 2.0"),
+        ("Halving", {"rat": 0.5}, "unexpected keyword argument 'rat'"),
+        ("Halving", {"seed": 5}, "multiple values for keyword argument 'seed'"),
+        ("not_a_class", {}, "takes 0 positional arguments"),
+        ("NeverBegins", {}, "SystemExit"),
+        ("CancelsWhenBuilt", {}, "CancelledError"),
+    ],
+)
+def test_what_its_constructor_refuses_is_said_before_anything_is_written(
+    run_own: Callable[..., int],
+    mine: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    options: dict[str, Any],
+    words: str,
 ) -> None:
-    assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:{name}"}, "random") == 2
-    assert f"mine ({mine}:{name}) cannot be built: {error}" in capsys.readouterr().err
+    assert run_own(tmp_path, "random", {"name": "mine", "use": f"{mine}:{name}", **options}) == 2
+    said = capsys.readouterr().err
+    assert f"optimizers.1.use = '{mine}:{name}': it cannot be built: " in said
+    assert words in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("command", ["resume", "replay"])
 def test_resume_and_replay_after_a_tell_failed_end_in_one_line(
-    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:CancelsWhenTold"}, "random") == 1
-    capsys.readouterr()
-    assert main([command, str(tmp_path / "run")]) == 1
+    for command in ("resume", "replay"):
+        assert "the optimizer failed" in capsys.readouterr().err
+        assert main([command, str(tmp_path / "run")]) == 1
     said = capsys.readouterr().err
     assert "CancelledError: in tell (mine.py, line " in said
     assert said.count("\n") == 1
-
-
-def test_one_that_cannot_be_built_is_refused_before_anything_is_written(
-    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine.write_text(MINE.replace("self.rate = rate", "self.rate = rate / 0"))
-    assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:Halving"}) == 2
-    said = capsys.readouterr().err
-    for word in ("mine", "cannot be built", "ZeroDivisionError"):
-        assert word in said
-    assert "Traceback" not in said
-    assert not (tmp_path / "run").exists()
 
 
 def test_what_a_constructor_hands_on_is_set_as_well(mine: Path) -> None:
@@ -350,11 +315,11 @@ def test_what_a_constructor_hands_on_is_set_as_well(mine: Path) -> None:
         MINE
         + """
 class Heir(Halving):
-    def __init__(self, space, *, depth: int = 1, **others):
+    def __init__(self, space, *, depth: "Unknown" = 1, **others):
         super().__init__(space, **others)
 """
     )
-    assert set(row.options.model_fields) == {"depth", "rate"}
+    assert row.validate_options({"depth": 2}) == {"depth": 2, "rate": 0.5}
     assert row.takes_initial_design
     built = row.build(FUNC2C.space, OptimizerContext(7, 5, 10, False, ()), {"rate": 0.25})
     assert (built.seed, built.epochs, vars(built)["rate"]) == (7, 5, 0.25)
