@@ -65,6 +65,8 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         bofm_mode: ModeName = "default",
     ) -> None:
         super().__init__()
+        self._metric: str | None = None
+        self._mode: str | None = None
         if n_startup_trials < 1:
             raise OptimizerError(f"n_startup_trials = {n_startup_trials}: it must be at least 1")
         check_options(BOFM, kernel=kernel, mode=bofm_mode)
@@ -77,7 +79,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         """Set the properties from Tune; return False, and keep the space, if it is already set."""
-        self._metric, self._mode = metric, mode
+        self._metric, self._mode = metric or self._metric, mode or self._mode
         if self._ranges:
             return False
         self._create_optimizer(ranges_of(config))
@@ -119,7 +121,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
 
     def restore(self, checkpoint_path: str) -> None:
         """Continue from a file of `save`."""
-        vars(self).update(cloudpickle.loads(Path(checkpoint_path).read_bytes()))
+        self.__dict__.update(cloudpickle.loads(Path(checkpoint_path).read_bytes()))
 
     def _create_optimizer(self, ranges: Mapping[Keys, Range]) -> None:
         """Create the optimizer for these ranges; one with a single value is not searched."""
@@ -142,7 +144,7 @@ def ranges_of(config: Mapping[str, Any]) -> dict[Keys, Range]:
     """Return the ranges of a Tune configuration's domains by path. Raises OptimizerError for unsupported domains."""
     _, domains, grids = parse_spec_vars(dict(config))
     ranges: dict[Keys, Range] = {}
-    for keys, domain in (*domains, *grids):
+    for keys, domain in (*domains, *((keys, "grid_search") for keys, _ in grids)):
         range_ = _to_range(domain) if all(isinstance(key, str) for key in keys) else None
         if range_ is None or range_.count < 1:
             name = "/".join(map(str, keys))
