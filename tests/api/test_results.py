@@ -81,12 +81,12 @@ def test_the_best_is_the_least_full_objective(results: RunResults) -> None:
 def test_what_is_not_there_is_named_with_what_is(results: RunResults) -> None:
     with pytest.raises(NoSuchResultError, match=r"optimizer 'bofm': it must be one of .*random"):
         results.best("bofm")
-    with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*timeline"):
+    with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*final"):
         results.figure("anytme")
 
 
 def test_figures_are_matplotlibs(results: RunResults) -> None:
-    assert isinstance(results.figure("timeline"), Figure)
+    assert isinstance(results.figure("final"), Figure)
     assert results.figure() is not results.figure()
 
 
