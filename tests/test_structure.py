@@ -43,10 +43,10 @@ LINE_BUDGETS = {
     "platform/config": 1_500,
     "platform/display": 820,
     "platform/experiment": 2_450,
-    "platform/mlflow": 970,
+    "platform/mlflow": 950,
     "platform/report": 520,
     "platform/runner": 1_200,
-    "platform/workers": 1_140,
+    "platform/workers": 1_130,
     "api": 430,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
