@@ -69,6 +69,9 @@ class ProblemEntry:
 
 SUMMARIES = {
     "images.problem": {"joint": "NASNet cell and SGD schedule on images: 12 discrete and 6 continuous variables"},
+    "images.vae": {
+        "vae_fmnist_small": "MiVaBO's variational autoencoder on 6,000 images: 25 discrete (constrained), 3 continuous",
+    },
     "functions.synthetic": {
         "func2c": "two of Rosenbrock, camel, beale added: 2 discrete, 2 continuous",
         "func3c": "three of Rosenbrock, camel, beale added: 3 discrete, 2 continuous",

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = {
     "joint": DataSettings(name="digits", train=64, validation=64),
+    "vae_fmnist_small": DataSettings(train=64, validation=16),
     "xgb_fashion_mnist": DataSettings(train=100, validation=50),
     "xgb_fashion_mnist_small": DataSettings(train=100, validation=50),
 }
@@ -70,6 +71,7 @@ def test_every_problem_evaluates_a_trial_of_its_space(small: Problem) -> None:
 
 PENALTIES = {
     "joint": 0.92,  # guesses, with the largest cell
+    "vae_fmnist_small": 784 * np.log(2),  # uniform pixels
     "func2c": 100.0,
     "func3c": 100.0,
     "ackley5c": 10.0,
@@ -95,7 +97,15 @@ PENALTIES = {
 }
 
 
-NEEDS_MORE = {"joint", "mlp_digits", "svm_boston", "xgb_digits", "xgb_fashion_mnist", "xgb_fashion_mnist_small"}
+NEEDS_MORE = {
+    "joint",
+    "vae_fmnist_small",
+    "mlp_digits",
+    "svm_boston",
+    "xgb_digits",
+    "xgb_fashion_mnist",
+    "xgb_fashion_mnist_small",
+}
 """Time, files or packages."""
 
 
@@ -138,6 +148,7 @@ def config(problem_name: str, **data: object) -> dict[str, object]:
     ("name", "train", "validation"),
     [
         ("joint", 30_000, 30_000),
+        ("vae_fmnist_small", 6_000, 500),
         ("xgb_fashion_mnist", 49_000, 21_000),
         ("xgb_fashion_mnist_small", 6_000, 3_000),
         ("nusvr_diabetes", None, None),
