@@ -34,7 +34,7 @@ READERS = {"report", "mlflow", "display"}
 LINE_BUDGETS = {
     "search_spaces": 1_500,
     "trainers": 3_950,
-    "optimizers": 3_450,
+    "optimizers": 3_290,
     "baselines": 1_900,
     "integrations": 750,
     "testing": 650,

@@ -1,24 +1,17 @@
-"""What a newcomer writes for a new method with a Gaussian process: a kernel, and every promise of an optimizer is kept.
-
-Two methods: CoCaBO's kernel (Ru et al. 2020), and a Matern over one-hot codes.
-"""
+"""What a newcomer writes for a new method with a Gaussian process: a kernel; every promise of an optimizer is kept."""
 
 import json
 import pickle
-from collections.abc import Callable
-from typing import Literal
 
 import pytest
-from scipy.stats import mannwhitneyu
 from torch import Tensor
 
 from fmnas.optimizers import BayesianOptimizer, OptimizerError, random_design
 from fmnas.optimizers.bayesian import ModelSettings
-from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, squared_distance
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import Kernel, matern52
-from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
+from fmnas.optimizers.gp.parameters import LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
@@ -30,39 +23,6 @@ QUICK = ModelSettings(
     FitSettings(starts=2, screening=4, finalists=1, iterations=10),
     SearchSettings(random_points=80, spray_points=20, starts=2, rounds=3, steps=3),
 )
-
-
-class CoCaBOKernel(AutogradKernel):
-    """(1 - w) (overlap + Matern) / 2 + w overlap Matern."""
-
-    def __init__(self, space: Space) -> None:
-        super().__init__(space)
-        D = len(space.continuous)
-        self.parameters = (
-            Parameter("theta", D, (1e-2, 1e2), Uniform(0.1, 1.0), LogNormal(0.5, 1.0)),
-            Parameter("odds", 1, (1e-3, 1e3), Constant(1.0), LogNormal(1.0, 1.5)),
-        )
-
-    def r(self, a: Points, b: Points, values: Values) -> Tensor:
-        discrete, w = overlap(a.V, b.V), values["odds"] / (1.0 + values["odds"])
-        continuous = matern52(squared_distance(a.C, b.C, values["theta"]))
-        return (1.0 - w) * (discrete + continuous) / 2.0 + w * discrete * continuous
-
-
-class CoCaBO(BayesianOptimizer):
-    """Its kernel, under its own acquisition or another."""
-
-    settings = QUICK
-
-    def __init__(self, space: Space, *, acquired: Literal["ei", "lcb"] = "ei", seed: int = 0, **shared: object) -> None:
-        super().__init__(space, seed=seed, **shared)
-        self.acquired = acquired
-
-    def kernel(self, space: Space) -> Kernel:
-        return CoCaBOKernel(space)
-
-    def acquisition(self, y: Tensor) -> Acquisition:
-        return LogEI(float(y.min())) if self.acquired == "ei" else LowerConfidenceBound(2.0)
 
 
 class OneHotKernel(AutogradKernel):
@@ -85,19 +45,12 @@ class OneHot(BayesianOptimizer):
         return OneHotKernel(space)
 
 
-METHODS: list[type[BayesianOptimizer]] = [CoCaBO, OneHot]
 VARIABLES = [Real("x", 0.0, 1.0), Nominal("op", list("abc")), Integer("k", 0, 4), Real("z", 0.1, 10.0, log=True)]
 SPACES = {
     "mixed": Space(VARIABLES),
     "constrained": Space(VARIABLES, [LinearConstraint({"x": 1, "k": 0.5}, bound=1.5)]),
     "discrete": Space([Nominal("op", list("abcd")), Ordinal("width", [1, 2, 4])]),
-    "continuous": Space([Real("x", 0.0, 1.0), Real("z", -1.0, 1.0)]),
 }
-
-
-@pytest.fixture(params=METHODS, ids=lambda method: method.__name__)
-def method(request: pytest.FixtureRequest) -> type[BayesianOptimizer]:
-    return request.param
 
 
 @pytest.fixture(params=list(SPACES))
@@ -110,10 +63,8 @@ def score(space: Space, trial: Trial) -> float:
     return float(((space.encode(trial.configuration) / sizes - 0.4) ** 2).sum())
 
 
-def build_optimizer(
-    method: Callable[..., BayesianOptimizer], space: Space, seed: int = 0, design: int = 4
-) -> BayesianOptimizer:
-    return method(space, seed=seed, initial_design=random_design(space, design, seed))
+def build_optimizer(space: Space, design: int = 4, seed: int = 0) -> OneHot:
+    return OneHot(space, seed=seed, initial_design=random_design(space, design, seed))
 
 
 def ask_next(optimizer: BayesianOptimizer) -> Trial:
@@ -136,8 +87,8 @@ def trials(happened: list[tuple[Trial, float | None]]) -> list[Trial]:
     return [trial for trial, objective in happened if objective is None]
 
 
-def test_what_is_asked_is_valid_new_and_the_models(method: type[BayesianOptimizer], space: Space) -> None:
-    result = trials(busy(build_optimizer(method, space), 10))
+def test_what_is_asked_is_valid_new_and_the_models(space: Space) -> None:
+    result = trials(busy(build_optimizer(space), 10))
     assert [t.origin for t in result[:4]] == [INITIAL] * 4
     assert {t.origin for t in result[6:]} == {MODEL}
     for trial in result:
@@ -145,8 +96,8 @@ def test_what_is_asked_is_valid_new_and_the_models(method: type[BayesianOptimize
     assert len({json.dumps(t.configuration) for t in result}) == 10
 
 
-def test_restored_from_json_it_continues_the_same(method: type[BayesianOptimizer], space: Space) -> None:
-    optimizer, again = build_optimizer(method, space, 1), build_optimizer(method, space, 1)
+def test_restored_from_json_it_continues_the_same(space: Space) -> None:
+    optimizer, again = build_optimizer(space, seed=1), build_optimizer(space, seed=1)
     for trial, objective in busy(optimizer, 9):
         copy = Trial.from_dict(json.loads(json.dumps(trial.to_dict())))
         if objective is None:
@@ -157,14 +108,14 @@ def test_restored_from_json_it_continues_the_same(method: type[BayesianOptimizer
     assert ask_next(again) == ask_next(optimizer)
 
 
-def test_a_pickled_one_continues_the_same(method: type[BayesianOptimizer]) -> None:
-    optimizer = build_optimizer(method, SPACES["mixed"])
+def test_a_pickled_one_continues_the_same() -> None:
+    optimizer = build_optimizer(SPACES["mixed"])
     busy(optimizer, 7)
     assert ask_next(pickle.loads(pickle.dumps(optimizer))) == ask_next(optimizer)
 
 
-def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses(method: type[BayesianOptimizer]) -> None:
-    optimizer, space = build_optimizer(method, SPACES["discrete"], design=2), SPACES["discrete"]
+def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses() -> None:
+    optimizer, space = build_optimizer(SPACES["discrete"], design=2), SPACES["discrete"]
     for number in range(13):
         trial = ask_next(optimizer)
         optimizer.tell(trial, score(space, trial))
@@ -173,13 +124,13 @@ def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses(method: ty
 
 
 def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
-    CoCaBO(Space([Integer("n", 1, 2000)]), initial_design=[])
+    OneHot(Space([Integer("n", 1, 2000)]), initial_design=[])
     with pytest.raises(OptimizerError, match=r"n has 2001 values.* 2000.*Real"):
-        CoCaBO(Space([Integer("n", 1, 2001)]), initial_design=[])
+        OneHot(Space([Integer("n", 1, 2001)]), initial_design=[])
 
 
 def test_a_search_that_finds_nothing_feasible_is_not_taken_for_one_of_known_points() -> None:
-    class Nothing(CoCaBO):
+    class Nothing(OneHot):
         def candidates(self, surface: Surface, state: SearchState) -> Points:
             return super().candidates(surface, state).select(slice(0))
 
@@ -191,27 +142,10 @@ def test_a_search_that_finds_nothing_feasible_is_not_taken_for_one_of_known_poin
     assert trial.memo
 
 
-def test_equal_results_leave_it_to_chance(method: type[BayesianOptimizer]) -> None:
-    optimizer = build_optimizer(method, SPACES["mixed"], design=2)
+def test_equal_results_leave_it_to_chance() -> None:
+    optimizer = build_optimizer(SPACES["mixed"], design=2)
     for _ in range(2):
         optimizer.tell(ask_next(optimizer), 0.5)
     trial = ask_next(optimizer)
     assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
     assert "all results are equal" in trial.note
-
-
-def test_they_beat_random_search(method: type[BayesianOptimizer]) -> None:
-    """20 evaluations of a bowl, 4 runs against 20 of chance; one-sided."""
-    space = SPACES["mixed"]
-    ours = []
-    for seed in range(4):
-        optimizer = build_optimizer(method, space, seed, design=6)
-        for _ in range(20):
-            trial = ask_next(optimizer)
-            optimizer.tell(trial, score(space, trial))
-        ours.append(min(evaluation.objective for _, evaluation in optimizer.history))
-    chance = [
-        min(score(space, Trial(0, configuration, 1, RANDOM)) for configuration in random_design(space, 20, seed))
-        for seed in range(100, 120)
-    ]
-    assert mannwhitneyu(ours, chance, alternative="less").pvalue < 0.01
