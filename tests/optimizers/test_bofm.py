@@ -1,17 +1,19 @@
 """BO-FM as an optimizer: pending trials, awkward objectives, spaces of one kind."""
 
 import json
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fmnas.optimizers import BOFM, random_design
+from fmnas.optimizers import BOFM, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.fit import FitSettings
-from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial
-from fmnas.search_spaces.records import INITIAL, MODEL
+from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
 
 pytestmark = pytest.mark.slow
 
@@ -120,3 +122,38 @@ def test_log_objective_models_the_logarithm() -> None:
 
 def test_the_budget_does_not_change_what_is_suggested() -> None:
     assert run_trials(build_optimizer(MIXED, evaluations=9), 9) == run_trials(build_optimizer(MIXED), 9)
+
+
+def test_a_pickled_one_continues_the_same() -> None:
+    optimizer = build_optimizer(MIXED)
+    run_trials(optimizer, 5)
+    optimizer.ask()
+    assert pickle.loads(pickle.dumps(optimizer)).ask() == optimizer.ask()
+
+
+def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses() -> None:
+    trials = run_trials(build_optimizer(TWELVE), 13)
+    assert len({key(trial) for trial in trials[:12]}) == 12
+    assert [trial.fallback for trial in trials] == [*[""] * 12, FALLBACK]
+
+
+def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
+    BOFM(Space([Integer("n", 1, 2000)]), initial_design=[])
+    with pytest.raises(OptimizerError, match=r"n has 2001 values.* 2000.*Real"):
+        BOFM(Space([Integer("n", 1, 2001)]), initial_design=[])
+
+
+def test_a_search_that_finds_nothing_feasible_is_not_taken_for_one_of_known_points() -> None:
+    class Nothing(BOFM):
+        def candidates(self, surface: Surface, state: SearchState) -> Points:
+            return super().candidates(surface, state).select(slice(0))
+
+    trial = run_trials(Nothing(MIXED, initial_design=random_design(MIXED, 3, 0), **QUICK), 4)[-1]
+    assert (trial.origin, trial.fallback, trial.note) == (RANDOM, FALLBACK, "no candidate was feasible")
+    assert trial.memo
+
+
+def test_equal_results_leave_it_to_chance() -> None:
+    trial = run_trials(build_optimizer(MIXED, design=2), 3, lambda c: 0.5)[-1]
+    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
+    assert "all results are equal" in trial.note
