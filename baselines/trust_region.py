@@ -8,8 +8,6 @@ minimum; the search then restarts in a new region.
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from fmnas.search_spaces import Space
 
 MIN_GAIN = 1e-3  # of a success, relative to the best objective so far
@@ -71,8 +69,8 @@ class TrustRegion:
             side, radius = self.side / rules.factor, self.radius / rules.factor
         else:
             return replace(self, successes=successes, failures=failures)
-        (_, *sides), (_, *radii) = rules.box, rules.ball
-        return TrustRegion(rules, float(np.clip(side, *sides)), int(np.clip(radius, *radii)))
+        (_, low, high), (_, least, largest) = rules.box, rules.ball
+        return TrustRegion(rules, min(max(side, low), high), int(min(max(radius, least), largest)))
 
 
 def is_success(objective: float, best: float) -> bool:

@@ -12,8 +12,8 @@ from contract_subjects import SLOW_TO_ASK, SUBJECTS
 
 from fmnas.search_spaces import Space
 from fmnas.testing import OptimizerContract, Subject
-from fmnas.testing.optimizers import check_constraints, require_same_suggestions
-from fmnas.testing.subject import CONSTRAINED
+from fmnas.testing.optimizers import check_constraints, check_restored, require_same_suggestions
+from fmnas.testing.subject import CONSTRAINED, SPACES
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +30,10 @@ class TestPackages(OptimizerContract):
     @pytest.mark.parametrize("space", CONSTRAINED.values(), ids=CONSTRAINED)
     def test_constraints_are_met(self, subject: Subject, space: Space) -> None:
         check_constraints(subject, space, 0, 12)
+
+    @pytest.mark.parametrize("space", [SPACES["mixed"]], ids=["mixed"])
+    def test_restored_from_any_history_it_goes_on_the_same(self, subject: Subject, space: Space) -> None:
+        check_restored(subject, space, 5, 5)
 
 
 def test_another_process_suggests_the_same(tmp_path: Path) -> None:
