@@ -2,7 +2,7 @@
 
 import pytest
 
-EVERYWHERE = ("test_suggestions_lie_in_the_space", "test_constraints_are_met")
+EVERYWHERE = ("test_trials_are_valid", "test_constraints_are_met")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fmnas.optimizers import BayesianOptimizer
 from fmnas.search_spaces import Space, joint_space
 from fmnas.testing import OptimizerContract, Subject
-from fmnas.testing.optimizers import check_constraints, check_restored
+from fmnas.testing.optimizers import check_restored
 from fmnas.testing.subject import CONSTRAINED, SPACES, run_sequentially
 
 pytestmark = pytest.mark.slow
@@ -28,11 +28,6 @@ class TestOptimizers(OptimizerContract):
     @pytest.fixture(params=NAMES)
     def subject(self, request: pytest.FixtureRequest) -> Subject:
         return SUBJECTS[request.param]
-
-    @pytest.mark.parametrize("space", CONSTRAINED.values(), ids=CONSTRAINED)
-    def test_constraints_are_met(self, subject: Subject, space: Space) -> None:
-        for seed in range(2):
-            check_constraints(subject, space, seed, 12)
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
