@@ -36,7 +36,7 @@ LINE_BUDGETS = {
     "search_spaces": 1_270,
     "trainers": 3_600,
     "optimizers": 3_200,
-    "baselines": 1_770,
+    "baselines": 1_830,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
