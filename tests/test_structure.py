@@ -47,7 +47,7 @@ LINE_BUDGETS = {
     "platform/mlflow": 950,
     "platform/report": 560,
     "platform/runner": 1_200,
-    "platform/workers": 1_130,
+    "platform/workers": 1_140,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
