@@ -38,6 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "tpe": {"startup": 4},
     "smac": {"challengers": 20, "local_searches": 1},
     "botorch": {"fit_steps": 5, "raw_samples": 8, "restarts": 1},
+    "gp-sa": {"annealing_steps": 500},
     "optuna-tpe": {"n_startup_trials": 4},
     "optuna-nsga": {"population_size": 4},
 }
