@@ -42,10 +42,10 @@ LINE_BUDGETS = {
     "platform": 10_450,
     "platform/config": 1_500,
     "platform/display": 900,
-    "platform/experiment": 2_450,
+    "platform/experiment": 2_270,
     "platform/mlflow": 1_050,
     "platform/report": 550,
-    "platform/runner": 1_200,
+    "platform/runner": 1_100,
     "platform/workers": 1_300,
     "api": 430,
 }

@@ -38,7 +38,6 @@ pytestmark = pytest.mark.slow
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LITTLE = ["tracking.enabled=false", "budget.evaluations=12", "workers.count=1"]
-TRAINING = ["problem=joint", "data.name=digits", "data.train=200", "data.validation=64", "seeds=1"]
 SLEEPING = [f"problem={Path(__file__).with_name('sleeping.py')}:sleeps"]
 ENDLESS = 1_000_000
 """Epochs of a trial that no test waits for."""
@@ -107,7 +106,7 @@ def test_a_block_is_interrupted_when_the_check_raises_and_only_then() -> None:
 def test_an_interrupted_block_has_time_to_end_and_is_interrupted_again_if_it_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.workers.cancellation.RETRY_SECONDS", 10 * CHECK_SECONDS)
+    monkeypatch.setattr("fmnas.platform.workers.cancellation.RETRY_SECONDS", 4 * CHECK_SECONDS)
     cleaned_up = []
 
     def swallow() -> None:
@@ -122,12 +121,11 @@ def test_an_interrupted_block_has_time_to_end_and_is_interrupted_again_if_it_doe
     assert cleaned_up
 
 
-@pytest.mark.parametrize("grace", [0.0, 3 * CHECK_SECONDS])
-def test_a_block_is_interrupted_after_its_grace_time(grace: float) -> None:
+def test_a_block_is_interrupted_after_its_grace_time() -> None:
     start = time.monotonic()
-    with pytest.raises(PastDeadline), interruptible(past_deadline, grace):
+    with pytest.raises(PastDeadline), interruptible(past_deadline, CHECK_SECONDS):
         time.sleep(60)
-    assert time.monotonic() >= start + CHECK_SECONDS + grace
+    assert time.monotonic() >= start + 2 * CHECK_SECONDS
 
 
 def test_no_other_thread_is_interrupted() -> None:
@@ -229,9 +227,9 @@ def check_interrupted(driver: Driver, out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
+def test_one_sigterm_lets_what_runs_finish(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=ray", "fidelity.epochs=8")
+    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=in-process", "fidelity.epochs=8")
     driver.wait_for("started", 3)
     driver.process.send_signal(signal.SIGTERM)
     rows = check_interrupted(driver, out)
@@ -242,20 +240,16 @@ def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "kind", "grace", "signals"),
-    [
-        (TRAINING, "in-process", "0.5", [signal.SIGINT]),
-        (SLEEPING, "in-process", "100000", [signal.SIGTERM, signal.SIGINT]),
-        (SLEEPING, "ray", "100000", [signal.SIGINT, signal.SIGTERM]),
-    ],
-    ids=["training", "sleeping", "ray"],
+    ("kind", "grace", "signals"),
+    [("in-process", "0.5", [signal.SIGINT]), ("ray", "100000", [signal.SIGINT, signal.SIGTERM])],
+    ids=["in-process", "ray"],
 )
 def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
-    tmp_path: Path, problem: list[str], kind: str, grace: str, signals: list[signal.Signals]
+    tmp_path: Path, kind: str, grace: str, signals: list[signal.Signals]
 ) -> None:
     out = tmp_path / "run"
     endless = [f"fidelity.epochs={ENDLESS}", f"workers.kind={kind}", f"workers.grace_seconds={grace}"]
-    driver = Driver(out, *problem, "optimizers=[random]", *endless)
+    driver = Driver(out, *SLEEPING, "optimizers=[random]", *endless)
     driver.wait_for("started")
     for number in signals:
         driver.process.send_signal(number)
@@ -263,6 +257,8 @@ def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
     (row,) = check_interrupted(driver, out)
     assert (row["status"], row["trial"], row["attempt"]) == ("cancelled", "0", "1")
     assert "a resume repeats it" in row["reason"]
+    config = (out / "config.yaml").read_text()
+    (out / "config.yaml").write_text(config.replace("kind: ray", "kind: in-process"))
     again = subprocess.Popen([*FMNAS, "resume", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     driver.process = again
     driver.wait_for("started", 2)
@@ -295,29 +291,6 @@ def test_a_sigterm_while_ray_starts_is_handled_by_our_handler(monkeypatch: pytes
         assert stop.count == 1
         assert signal.getsignal(signal.SIGTERM) is ours
         assert signal.alarm(0) == 0, "Ray's alarm is off"
-
-
-def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=in-process", f"fidelity.epochs={ENDLESS}")
-    driver.wait_for("started")
-    driver.process.kill()
-    driver.end()
-    config = (out / "config.yaml").read_text()
-    (out / "config.yaml").write_text(config.replace("kind: in-process", "kind: ray"))
-    driver.process = subprocess.Popen(
-        [*FMNAS, "resume", str(out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    while not subprocess.run(["pgrep", "-P", str(driver.process.pid)], capture_output=True).stdout:
-        assert driver.process.poll() is None, driver.process.communicate()
-        time.sleep(0.02)
-    driver.process.send_signal(signal.SIGTERM)  # Ray starts its first processes now
-    printed = driver.end()
-    assert not (out / "trials.csv").exists(), "nothing has ended: there is nothing to report"
-    assert driver.process.returncode == 130, printed
-    assert f"fmnas resume {out}" in printed
-    assert "Traceback" not in printed
-    assert not (out / "driver.json").exists()
 
 
 def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_begun(
