@@ -90,7 +90,7 @@ def _replay_run(name: str, steps: Sequence[Step]) -> list[Mismatch]:
             experiment, run = step, step.runs[name]
             _rebuild(experiment, run, steps[:index])
         elif isinstance(step, TrialResult):
-            report_result(experiment, run, step)
+            report_result(experiment, step)
         else:
             mismatch = _compare(experiment, run, line, step, seeds)
             seeds[step.id] = step.seed
@@ -112,7 +112,7 @@ def _rebuild(experiment: Experiment, run: Run, steps: Sequence[Step]) -> None:
         if isinstance(step, Trial):
             restore_suggestion(run, step)
         elif isinstance(step, TrialResult):
-            report_result(experiment, run, step)
+            report_result(experiment, step)
 
 
 def _compare(experiment: Experiment, run: Run, line: int, recorded: Trial, seeds: Mapping[int, int]) -> Mismatch | None:

@@ -75,7 +75,7 @@ def restore_state(experiment: Experiment, events: Sequence[Event]) -> Experiment
         if isinstance(event, Asked):
             restore_suggestion(experiment.runs[event.run], event.trial)
         elif result is not None:
-            report_result(experiment, experiment.runs[result.run], result)
+            report_result(experiment, result)
     return ExperimentState(experiment, ledger)
 
 
@@ -85,11 +85,12 @@ def restore_suggestion(run: Run, trial: Trial) -> None:
         run.optimizer.restore(deepcopy(trial))
 
 
-def report_result(experiment: Experiment, run: Run, result: TrialResult) -> None:
+def report_result(experiment: Experiment, result: TrialResult) -> None:
     """Tell an optimizer the result of a trial; a failure as the configuration says; a lost trial is forgotten.
 
     The optimizer gets copies, so it cannot change the ledger. Raises as `calling_optimizer`.
     """
+    run = experiment.runs[result.run]
     trial, evaluation = deepcopy((result.trial, result.evaluation))
     if evaluation is None and result.status != LOST and experiment.config.on_failure == "penalty":
         evaluation = _penalty(experiment, run.optimizer, trial)

@@ -167,7 +167,7 @@ class Driver:
         self._journal.append(event, wait)
         result = self.state.ledger.apply(event)
         if result is not None:
-            report_result(self.state.experiment, self.state.experiment.runs[result.run], result)
+            report_result(self.state.experiment, result)
         self.observers.notify(Observer.on_event, event, result)
 
     def is_stopping(self) -> bool:
