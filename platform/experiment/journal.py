@@ -106,10 +106,11 @@ class JournalReader:
                     return
                 checksum = zlib.crc32(line[:-_CHECKSUM_BYTES], self.checksum)
                 if line[-_CHECKSUM_BYTES:] != _checksum_part(checksum):
+                    cut = f"keep a copy, cut it to its first {self._count} lines, and resume from there"
+                    way_on = cut if self._count else f"remove {self._path.parent} and run the configuration again"
                     raise RunDirectoryError(
                         f"{self._path}, line {self._count + 1}: checksum mismatch, {line[:60]!r}: this line was "
-                        "changed, or a line is missing or misplaced before it. Restore the file; or keep a copy, cut "
-                        f"it to its first {self._count} lines, and resume from there"
+                        f"changed, or a line is missing or misplaced before it. Restore the file; or {way_on}"
                     )
                 self.checksum, self._count = checksum, self._count + 1
                 self.valid_bytes += len(line)
