@@ -45,7 +45,7 @@ LINE_BUDGETS = {
     "platform/experiment": 2_230,
     "platform/mlflow": 1_050,
     "platform/report": 550,
-    "platform/runner": 1_080,
+    "platform/runner": 1_090,
     "platform/workers": 1_300,
     "api": 430,
 }
