@@ -48,7 +48,7 @@ class Section:
 def render_page(summary: Summary, context: ReportContext, drawings: Iterable[Drawing]) -> str:
     """The report as an HTML document, with the drawings that are for the page."""
     pictures = [drawing for drawing in drawings if drawing.is_on_page]
-    return _template().render(
+    return _template("page.html.j2").render(
         summary=summary,
         context=context,
         light=css_declarations(dark=False),
@@ -61,6 +61,12 @@ def render_page(summary: Summary, context: ReportContext, drawings: Iterable[Dra
         sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
         marker=_marker_path,
     )
+
+
+def render_problems_page(values: Mapping[str, object]) -> str:
+    """The report over several problems as an HTML document. values: what the template shows, by name."""
+    colours = {"light": css_declarations(dark=False), "dark": css_declarations(dark=True)}
+    return _template("across_problems.html.j2").render(**values, **colours, svg=_svg)
 
 
 def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawing]) -> list[Section]:
@@ -102,13 +108,13 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
 
 
 @cache
-def _template() -> Template:
-    """The template of the page. An unknown name raises; every text is escaped."""
+def _template(name: str) -> Template:
+    """A template of this folder. An unknown name raises; every text is escaped."""
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _svg(drawing: Drawing) -> str:

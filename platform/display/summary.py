@@ -21,6 +21,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from fmnas.comparison.page.tables import Table
+    from fmnas.comparison.problems_report import ProblemsSummary
     from fmnas.comparison.summary import Summary
     from fmnas.platform.mlflow.sync import TrackingReport
 
@@ -130,8 +131,20 @@ def print_summary(summary: "Summary", console: Console) -> None:
                 _print_table(table, console)
 
 
+def print_problems_summary(summary: "ProblemsSummary", console: Console) -> None:
+    """Print the mean ranks over problems, the tests, the headline and the caution."""
+    from fmnas.comparison.problems_report import ranks_table, tests_table
+
+    for table in (ranks_table(summary), tests_table(summary)):
+        console.print()
+        _print_table(table, console)
+    print_line(console, summary.headline)
+    print_line(console, summary.caution, "dim")
+    console.print()
+
+
 def _print_table(table: "Table", console: Console) -> None:
-    console.print(plain_table(table.header, table.rows, {"optimizer", "pair", "verdict"}))
+    console.print(plain_table(table.header, table.rows, {"optimizer", "pair", "against", "verdict"}))
     console.print()
 
 

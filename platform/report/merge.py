@@ -14,6 +14,7 @@ import pandas as pd
 from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.comparison.analysis.retrained import seed_columns
 from fmnas.comparison.analysis.trials import LAST_COLUMN, SOURCE, PlannedRun
+from fmnas.comparison.problems_report import ProblemsSummary
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
@@ -23,7 +24,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory, check_links, r
 from fmnas.platform.experiment.saved_problem import load_space
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
-from fmnas.platform.report.write import ReportInput, report_input, write_report_files
+from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
 
 Repeat = tuple[int, int]
 """Seed of an experiment, and number of a repeat in it: they identify a repeat across directories."""
@@ -43,9 +44,10 @@ class ReportSource(NamedTuple):
 
 def write_report_of(
     roots: Sequence[Path], out: Path | None, say: Callable[[str], None]
-) -> tuple[Summary, RunDirectory]:
-    """Write the report of run directories; return its summary and the folder of trials.csv, summary.json and report/.
+) -> tuple[Summary | ProblemsSummary, RunDirectory]:
+    """Write the report of run directories; return its summary and the folder of summary.json and report/.
 
+    Directories of one problem are merged; if there are several problems, the report is over these.
     out: that folder; None: the run directory itself if there is one, else runs/report-NAMES. say: receives a line as
     each step begins. Raises RunDirectoryError if the directories cannot be compared, or if `out` holds anything but an
     earlier report, which is checked before anything is read.
@@ -55,8 +57,13 @@ def write_report_of(
     folder = RunDirectory(roots[0] if in_place else out or Path("runs") / f"report-{names}")
     if not in_place:
         _check_out(folder)
-    results = load_report_input(roots) if in_place else _merge(_load_sources(roots))
-    return write_report_files(folder, results, say), folder
+    problems: dict[str, list[ReportSource]] = {}
+    for source in _load_sources(roots):
+        problems.setdefault(source.config.problem, []).append(source)
+    inputs = [report_input(*some[0]) if in_place else _merge(some) for some in problems.values()]
+    if len(inputs) > 1:
+        return write_problems_files(folder, inputs, say), folder
+    return write_report_files(folder, inputs[0], say), folder
 
 
 def load_report_input(roots: Sequence[Path]) -> ReportInput:
@@ -102,7 +109,7 @@ def _check_out(folder: RunDirectory) -> None:
 def _is_merged_report(folder: RunDirectory) -> bool:
     """Whether a report is here, and no experiment whose journal is lost."""
     is_experiment = any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
-    return not is_experiment and all(path.is_file() for path in (folder.page, folder.summary, folder.trials))
+    return not is_experiment and folder.page.is_file() and folder.summary.is_file()
 
 
 def _check_comparable(sources: Sequence[ReportSource]) -> None:

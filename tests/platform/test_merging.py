@@ -111,7 +111,7 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "key"),
     [
-        ("problem=func3c", "problem = 'func2c' and 'func3c'"),
+        ("fixed={h1: 0}", "fixed.h1"),
         ("fidelity.epochs=2", "fidelity.epochs = 3 and 2"),
         ("initial_design=2", "initial_design = 3 and 2"),
         (f"optimizers=[{{{EVOLUTION}: 5}}]", "optimizer regularized-evolution.population = 4 and 5"),
@@ -120,6 +120,32 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
 def test_experiments_that_cannot_be_compared_are_refused(override: str, key: str, run: Run) -> None:
     first = run(f"optimizers=[{{{EVOLUTION}: 4}}]")
     assert key in merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
+
+
+def test_different_problems_are_compared_over_all_of_them(run: Run, tmp_path: Path) -> None:
+    """The same optimizers on func2c, in two directories, and on func3c with a larger budget."""
+    both = "optimizers=[random, tpe]"
+    roots = [run(both), run(both, "seed=7"), run(both, "problem=func3c", "budget.evaluations=7", "hypotheses=tpe")]
+    for _ in range(2):  # an earlier report is overwritten
+        assert main(["report", *map(str, roots), "--out", str(tmp_path / "all")]) == 0
+    summary = json.loads((tmp_path / "all/summary.json").read_text())
+    assert (summary["problems"], summary["evaluations"], summary["reference"]) == (["func2c", "func3c"], 6, "random")
+    assert sum(row["mean"] for row in summary["optimizers"].values()) == pytest.approx(3)
+    with (tmp_path / "all/report/results.csv").open() as file:
+        repeats = {row["problem"]: row["repeats"] for row in csv.DictReader(file)}
+    assert repeats == {"func2c": "4", "func3c": "2"}
+    tables = (tmp_path / "all/report/tables.tex").read_text()
+    assert "func2c" in tables
+    assert "func3c" in tables
+    assert "func3c" in (tmp_path / "all/report/index.html").read_text()
+
+
+def test_problems_without_two_common_optimizers_are_refused(
+    one: Path, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = run("optimizers=[random]", "problem=func3c")
+    assert main(["report", str(one), str(other), "--out", str(tmp_path / "all")]) == 2
+    assert "optimizers" in capsys.readouterr().err
 
 
 def test_different_budgets_can_be_made_equal(one: Path, run: Run, tmp_path: Path) -> None:
