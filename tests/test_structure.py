@@ -35,19 +35,19 @@ READERS = {"report", "mlflow", "display"}
 LINE_BUDGETS = {
     "search_spaces": 1_270,
     "trainers": 3_700,
-    "optimizers": 3_450,
-    "baselines": 2_850,
+    "optimizers": 3_200,
+    "baselines": 2_760,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
-    "platform": 9_890,
+    "platform": 9_910,
     "platform/config": 1_500,
     "platform/display": 830,
     "platform/experiment": 2_230,
     "platform/mlflow": 950,
     "platform/report": 560,
     "platform/runner": 1_090,
-    "platform/workers": 1_130,
+    "platform/workers": 1_140,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
