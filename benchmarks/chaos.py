@@ -41,7 +41,7 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.experiment.events import FORMAT, Asked, Begun, Event, Finished
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.observer import Observers
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Driver, RunContext
@@ -228,7 +228,7 @@ def drive(config: Config, pool: Pool, journal: Path) -> list[Event]:
     with Journal(journal) as log:
         log.append(Begun("chaos", FORMAT, config.model_dump(mode="json"), time.time()))
         state = restore_state(build_experiment(config), read_journal(journal))
-        Driver(state, SearchJobs(state), log, pool, Observer(), RunContext()).run()
+        Driver(state, SearchJobs(state), log, pool, Observers(), RunContext()).run()
     return read_journal(journal)
 
 
