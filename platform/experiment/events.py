@@ -229,7 +229,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
         elif isinstance(value, Software):
             value = asdict(value)
         elif attribute.name == "warm_starts":
-            value = {label: known.to_dict() for label, known in value.items()}
+            value = {label: asdict(known) for label, known in value.items()}
         data[attribute.name] = value
     return data
 

@@ -12,8 +12,18 @@ from dataclasses import asdict, dataclass
 from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError
-from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
-from fmnas.platform.experiment.configuration import announce_user_code, current_config
+from fmnas.platform.experiment.comparability import (
+    budget_change_notes,
+    design_warnings,
+    format_extension,
+    warm_start_notes,
+)
+from fmnas.platform.experiment.configuration import (
+    announce_user_code,
+    check_extension,
+    current_config,
+    extension_changes,
+)
 from fmnas.platform.experiment.events import (
     FORMAT,
     Begun,
@@ -29,8 +39,6 @@ from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold, sett
 from fmnas.platform.experiment.provenance import (
     changed_files,
     check_same_data,
-    data_hash,
-    describe_data,
     user_file_hashes,
 )
 from fmnas.platform.experiment.run_directory import RunDirectory
@@ -38,14 +46,8 @@ from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.runner.driver import JobSource, RunContext
-from fmnas.platform.runner.extension import (
-    check_extension,
-    extension_changes,
-    format_changed_settings,
-)
 from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
-from fmnas.platform.runner.preflight import design_warnings
-from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
+from fmnas.platform.runner.warm_start import load_warm_starts
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.trainers.checkpoints import Checkpoints
@@ -97,17 +99,13 @@ def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     warm_starts = load_warm_starts(config)
     experiment = build_experiment(config, warm_starts)
     state = ExperimentState(experiment, Ledger())
-    for note in (*design_warnings(config), *warm_start_notes(experiment)):
+    for note in (*design_warnings(config), *warm_start_notes(config, warm_starts)):
         notify(note)
     begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
-
-    def load_data() -> Data | None:
-        data = experiment.problem.load()
-        check_warm_start_data(warm_starts, describe_data(data).get("data_sha256", ""))
-        return data
-
     started = driver_started(config, DriverWork.EXPERIMENT, at)
-    return Plan(state, [begun, started], lambda: SearchJobs(state), load_data, config.seeds, config.concurrency)
+    return Plan(
+        state, [begun, started], lambda: SearchJobs(state), experiment.problem.load, config.seeds, config.concurrency
+    )
 
 
 def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: float, notify: Notify) -> Plan:
@@ -124,7 +122,6 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         changes = extension_changes(before, config)
         recorded = fold(events).warm_starts
         warm_starts = load_warm_starts(config, recorded) if changes else recorded
-        check_warm_start_data(warm_starts, data_hash(directory))
         state = restore_state(build_experiment(config, warm_starts), events)
     started = driver_started(config, DriverWork.EXPERIMENT, at)
     opening: list[Event] = [started]
@@ -132,11 +129,9 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
         opening.append(Extended(changes, config.model_dump(mode="json"), at, new))
         notify(f"extending: {format_extension(changes)}")
-        new_notes = warm_start_notes(state.experiment) if new else []
-        for note in (*design_warnings(config), *budget_change_notes(changes, config).values(), *new_notes):
+        budget_notes = budget_change_notes(changes, config).values()
+        for note in (*design_warnings(config), *budget_notes, *warm_start_notes(config, new)):
             notify(note)
-    if settings := format_changed_settings(before, config):
-        notify(f"from now on {settings}")
     is_over = state.ledger.status == Ending.FINISHED and not changes
     if not is_over:
         _notify_changes(state, started, notify)

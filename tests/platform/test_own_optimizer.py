@@ -279,7 +279,7 @@ def test_its_options_are_checked_by_its_constructor(own_config: Callable[..., di
     entry = {"name": "mine", "use": f"{mine}:Halving"}
     for option, words in (
         ({"rate": 2.0}, ["optimizers.0.rate = 2.0"]),
-        ({"rat": 0.5}, ["optimizers.0.rat: ", "'rate'"]),
+        ({"rat": 0.5}, ["optimizers.0.rat: ", "rate,"]),
     ):
         with pytest.raises(ConfigError) as caught:
             check_config(own_config({**entry, **option}), "own.yaml")

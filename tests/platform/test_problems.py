@@ -1,7 +1,6 @@
 """The registry of problems: each evaluates a trial of its space; what a configuration may set of its data."""
 
 import json
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ALIASES, PROBLEMS, problem
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import TrainerError
 from fmnas.trainers.problem import DataSettings, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import ImageSet
 
@@ -120,9 +118,9 @@ def test_every_name_in_the_list_is_a_problem(capsys: pytest.CaptureFixture[str])
         assert problem(name).space == problem(ALIASES.get(name, name)).space
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_no_variable_is_named_as_a_column_of_the_table_of_trials(name: str) -> None:
-    assert not {*problem(name).space.names} & {*COLUMNS, *(f"error_seed_{i}" for i in range(1, 9))}
+def test_no_variable_is_named_as_a_column_of_the_table_of_trials() -> None:
+    for name in PROBLEMS:
+        assert not {*problem(name).space.names} & {*COLUMNS, *(f"error_seed_{i}" for i in range(1, 9))}
 
 
 def config(problem_name: str, **data: object) -> dict[str, object]:
@@ -135,7 +133,6 @@ def config(problem_name: str, **data: object) -> dict[str, object]:
     [
         ("joint", 30_000, 30_000),
         ("xgb_fashion_mnist", 49_000, 21_000),
-        ("xgb_fashion_mnist_small", 6_000, 3_000),
         ("nusvr_diabetes", None, None),
     ],
 )
@@ -157,18 +154,11 @@ def test_early_epochs_may_be_validated_on_a_part_of_the_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "value", "taken"),
-    [
-        ("func2c", "train", 100, "it has no data"),
-        ("nusvr_diabetes", "train", 100, "its data are fixed"),
-        ("xgb_digits", "root", "/data", "its data are fixed"),
-        ("svm_boston", "validation", 100, "takes data.root"),
-        ("xgb_fashion_mnist", "name", "digits", "takes data.root, data.train, data.validation"),
-        ("xgb_fashion_mnist", "batch_size", 8, "takes data.root, data.train, data.validation"),
-    ],
+    ("name", "key", "value"),
+    [("func2c", "train", 100), ("svm_boston", "validation", 100), ("xgb_fashion_mnist", "name", "digits")],
 )
-def test_what_a_problem_does_not_take_is_refused(name: str, key: str, value: object, taken: str) -> None:
-    with pytest.raises(ConfigError, match=f"data.{key} = {value!r}: {name} does not take it.*{taken}.*leave it out"):
+def test_what_a_problem_does_not_take_is_refused(name: str, key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"data.{key} = {value!r}: {name} does not take it; leave it out"):
         check_config(config(name, **{key: value}), "here")
 
 
@@ -194,20 +184,15 @@ def test_boston_is_asked_for_before_anything_runs(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("where", ["configuration", "environment"])
-def test_boston_runs_from_a_file(
-    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_boston_runs_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = boston_file(tmp_path)
-    monkeypatch.setenv("FMNAS_BOSTON", str(path) if where == "environment" else "/nowhere")
-    overrides = [] if where == "environment" else [f"data.root={path}"]
-    assert run("svm_boston", tmp_path, *overrides) == 0
+    monkeypatch.setenv("FMNAS_BOSTON", "/nowhere")
+    assert run("svm_boston", tmp_path, f"data.root={path}") == 0
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["data"] == str(path)
 
 
-@pytest.mark.parametrize("name", ["xgb_digits", "xgb_fashion_mnist", "xgb_fashion_mnist_small"])
 def test_a_missing_package_is_named_before_anything_runs(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(module: str) -> object:
         if module == "xgboost":
@@ -215,11 +200,8 @@ def test_a_missing_package_is_named_before_anything_runs(
         return import_module(module)
 
     monkeypatch.setattr("fmnas.search_spaces.errors.import_module", missing)
-    assert run(name, tmp_path) == 2
+    assert run("xgb_digits", tmp_path) == 2
     message = capsys.readouterr().err
-    assert f"problem {name} needs xgboost-cpu" in message
+    assert "problem xgb_digits needs xgboost-cpu" in message
     assert "pip install xgboost-cpu" in message
     assert not (tmp_path / "run").exists()
-    load: Callable[[], object] = problem(name).load
-    with pytest.raises(TrainerError):
-        load()
