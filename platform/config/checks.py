@@ -16,8 +16,6 @@ from fmnas.platform.problems import ProblemEntry
 from fmnas.platform.registry import OPTIMIZERS, find_plugins
 from fmnas.search_spaces.subspace import fixed_value_errors
 
-Check = Callable[[Config, ProblemEntry], Iterator[str]]
-
 
 def _check_labels(config: Config, _: ProblemEntry) -> Iterator[str]:
     labels = [entry.label for entry in config.optimizers]
@@ -104,7 +102,7 @@ def _check_epochs(config: Config, _: ProblemEntry) -> Iterator[str]:
         yield "checkpoints.continue_promoted = true: set checkpoints.every as well, e.g. to 5"
 
 
-CHECKS: Sequence[Check] = (
+CHECKS: Sequence[Callable[[Config, ProblemEntry], Iterator[str]]] = (
     _check_labels,
     _check_optimizers,
     _check_initial_trials,

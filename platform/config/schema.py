@@ -15,14 +15,7 @@ from fmnas.platform.config.errors import format_count
 from fmnas.platform.config.uri import check_no_password, make_absolute
 from fmnas.platform.problems import display_name
 from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry, absolute_reference, find_plugins
-from fmnas.trainers.problem import (
-    AUTHORS_POINTS,
-    Arrangement,
-    DataSettings,
-    FlopsConvention,
-    Hardware,
-    ProblemSettings,
-)
+from fmnas.trainers.problem import AUTHORS_POINTS, Arrangement, DataSettings, FlopsConvention, Hardware, ProblemSettings
 
 IN_PROCESS: Final = "in-process"
 """The value of workers.kind for which the driver trains in its own process."""
@@ -33,7 +26,6 @@ ALL_PAIRS = "all"
 """The value of hypotheses for tests of every pair; `comparison` has the same as ALL, but is slow to import."""
 AUTHORS = "authors"
 """The value of initial_design for the points of the BO-FM paper's runs."""
-MOST_INITIAL_POINTS = 10
 MAX_SECONDS = 1e9
 """About thirty years; timers of the operating system overflow at a few times that."""
 LABEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -275,7 +267,7 @@ class Config(Section):
         """Number of points of the initial design; by default a third of the evaluations, from 1 to 10, but fewer."""
         if self.initial_design is None:
             evaluations = self.budget.evaluations
-            return min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)
+            return min(10, max(1, evaluations // 3), evaluations - 1)
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
 
     @property

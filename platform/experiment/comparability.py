@@ -96,15 +96,13 @@ def budget_change_notes(changes: Mapping[str, Any], config: Config) -> dict[str,
     changes: of the extension. config: of the experiment after it.
     """
     before, after = changes.get("budget.evaluations", (0, 0))
-    if before == after:
-        return {}
-    labels = [entry.label for entry in config.optimizers if entry.implementation.takes_budget]
-    existing = changes.get("optimizers", (labels,))[0]
-    text = (
-        f"knows the size of its budget: {before} evaluations before the extension, {after} after it. A run that had "
-        "the larger budget from its start could have suggested other trials."
-    )
-    return {label: f"{label} {text}" for label in labels if label in existing}
+    existing = changes.get("optimizers", ([entry.label for entry in config.optimizers],))[0]
+    return {
+        entry.label: f"{entry.label} knows the size of its budget: {before} evaluations before the extension, {after} "
+        "after it. A run that had the larger budget from its start could have suggested other trials."
+        for entry in config.optimizers
+        if before != after and entry.label in existing and entry.implementation.takes_budget
+    }
 
 
 def format_extension(changes: Mapping[str, Any]) -> str:

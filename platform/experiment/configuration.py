@@ -46,8 +46,7 @@ def config_events(events: Sequence[Event]) -> list[Begun | Extended]:
 
 def recorded_configs(directory: RunDirectory, events: Sequence[Event]) -> list[Config]:
     """Return the configuration at the beginning and after each extension. Raises ConfigError for an invalid one."""
-    place = str(directory.journal)
-    return [check_config(dict(event.config), place, RESTORE_HINT) for event in config_events(events)]
+    return [check_config(dict(event.config), str(directory.journal), RESTORE_HINT) for event in config_events(events)]
 
 
 def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
@@ -186,8 +185,7 @@ def user_references(config: Mapping[str, Any]) -> list[str]:
 
 def announce_user_code(directory: RunDirectory, events: Sequence[Event], notify: Callable[[str], None]) -> None:
     """Notify which files and modules are about to be imported."""
-    written = _read_yaml(directory)
-    configs = [*(event.config for event in config_events(events)), *([] if written is None else [written])]
+    configs = [*(event.config for event in config_events(events)), _read_yaml(directory) or {}]
     modules = dict.fromkeys(split_reference(name)[0] for config in configs for name in user_references(config))
     modules.pop(IN_MEMORY, None)
     if modules:

@@ -18,8 +18,6 @@ from support import journal_dicts
 from fmnas.platform import commands
 from fmnas.platform.cli import main
 from fmnas.platform.display.summary import program_name
-from fmnas.platform.errors import Ending
-from fmnas.platform.runner.driver import Driver
 
 pytestmark = pytest.mark.slow
 
@@ -314,18 +312,6 @@ def test_after_ctrl_c_during_the_report_the_report_command_writes_it(
     assert main(["report", "run"]) == 0
     assert (out / "summary.json").exists()
     assert str(out / "report" / "index.html") in capsys.readouterr().out, "the absolute path"
-
-
-def test_an_experiment_that_is_stopped_before_its_first_trial_has_no_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    out = tmp_path / "run"
-    monkeypatch.setattr(Driver, "run", lambda _: (Ending.INTERRUPTED, ""))
-    assert main(["run", "smoke", *LITTLE, "--out", str(out)]) == 130
-    assert f"fmnas resume {out}" in capsys.readouterr().out
-    assert (out / "journal.jsonl").exists()
-    assert not (out / "report").exists()
-    assert not (out / "trials.csv").exists()
 
 
 def test_user_code_that_calls_sys_exit_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

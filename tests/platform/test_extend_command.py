@@ -16,10 +16,8 @@ from fmnas.platform.config.load import load_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.configuration import (
-    EXTENDABLE_KEYS,
     MUTABLE_KEYS,
     extended_config,
-    flatten,
     is_under,
 )
 from fmnas.platform.experiment.events import Event, Extended
@@ -161,11 +159,6 @@ def test_a_refusal_and_an_empty_request_write_nothing(run: Path, capsys: pytest.
 )
 def test_a_key_is_matched_by_its_whole_name(key: str, may: bool) -> None:
     assert is_under(key, MUTABLE_KEYS) == may
-
-
-def test_keys_that_may_change_exist(config: Config) -> None:
-    keys = [*flatten(config), "optimizers", "workers", "tracking"]
-    assert set(EXTENDABLE_KEYS) | set(MUTABLE_KEYS) <= set(keys)
 
 
 def cut_after(run: Path, kind: type[Event]) -> None:

@@ -17,7 +17,6 @@ from fmnas.platform.config.errors import EDIT_HINT, format_value
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import LONGEST, ConfigError
 from fmnas.platform.experiment.journal import read_journal
-from fmnas.platform.registry import OPTIMIZERS
 
 pytestmark = pytest.mark.slow
 
@@ -118,19 +117,6 @@ def test_no_key_takes_a_number_that_is_not_finite(key: str) -> None:
     section, _, name = key.partition(".")
     with pytest.raises(ConfigError, match=f"{key} = inf: .*finite number"):
         check_config({**GOOD, section: {**GOOD.get(section, {}), name: float("inf")}}, "here")
-
-
-def test_an_option_takes_no_number_that_is_not_finite() -> None:
-    for name, row in OPTIMIZERS.items():
-        for option in row.options.model_fields:
-            entry = {"name": name, option: float("inf")}
-            with pytest.raises(ConfigError, match=rf"optimizers\.0\.{option} = inf: "):
-                check_config({**GOOD, "optimizers": [entry]}, "here")
-
-
-def test_a_default_tournament_may_exceed_a_small_population() -> None:
-    entry = {"name": "regularized-evolution", "population": 5}
-    assert check_config({**GOOD, "optimizers": [entry]}, "here").optimizers[0].options == {"population": 5}
 
 
 def test_a_value_is_shown_in_a_line_and_cut() -> None:

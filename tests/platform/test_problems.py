@@ -89,20 +89,8 @@ PENALTIES = {
 }
 
 
-NEEDS_MORE = {"joint", "mlp_digits", "svm_boston", "xgb_digits", "xgb_fashion_mnist", "xgb_fashion_mnist_small"}
-"""Time, files or packages."""
-
-
 def test_a_failure_is_a_bad_result_of_each_problem() -> None:
     assert {name: problem(name).penalty for name in PROBLEMS} == PENALTIES
-
-
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if name not in NEEDS_MORE])
-def test_what_chance_finds_is_better_than_the_penalty(name: str) -> None:
-    """An optimizer turns away from where trials fail."""
-    task, rng = problem(name), np.random.default_rng(1)
-    trials = [Trial(i, task.space.sample(rng), 1, "random", seed=i) for i in range(9)]
-    assert np.median([task.trainer.evaluate(trial).objective for trial in trials]) < task.penalty
 
 
 def test_the_logarithm_is_modelled_of_the_joint_problem_alone() -> None:
