@@ -27,10 +27,11 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.observer import Observer
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.state import ExperimentState, restore_state
+from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
+from fmnas.platform.mlflow.client import MlflowExperiment, prepare_own_store
 from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.settings import TrackingSettings
 from fmnas.platform.mlflow.sync import MlflowSync
 from fmnas.platform.runner.driver import Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
@@ -95,11 +96,10 @@ def make_config(workers: int, trials: int) -> Config:
     return check_config({**data, "budget": {"evaluations": trials}, "fidelity": {"epochs": 1}}, "overhead")
 
 
-def mlflow(state: ExperimentState, folder: Path) -> MlflowSync:
+def mlflow(folder: Path) -> MlflowSync:
     """Log to SQLite; the database is made before the clock runs."""
-    space = state.experiment.problem.space
     uri = f"sqlite:///{folder}/mlflow.db"
-    settings = TrackingSettings(uri, "overhead", "overhead", space=space, artifacts=folder / "files", is_own=True)
+    settings = TrackingSettings(uri, "overhead", "overhead", artifacts=folder / "files", is_own=True)
     prepare_own_store(settings)
     MlflowExperiment(settings)
     return MlflowSync(Reconciler(settings, RunDirectory(folder)), flush_seconds=3600.0)
@@ -112,7 +112,7 @@ def drive(pool: Pool, config: Config, folder: Path, tracked: bool) -> tuple[floa
     with Journal(folder / "journal.jsonl") as journal:
         journal.append(Begun("overhead", FORMAT, config.model_dump(mode="json"), time.time()))
         state = restore_state(build_experiment(config), read_journal(journal.path))
-        tracker = mlflow(state, folder) if tracked else None
+        tracker = mlflow(folder) if tracked else None
         if tracker is not None:
             tracker.start()
         began = time.perf_counter()

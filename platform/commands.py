@@ -69,7 +69,7 @@ def open_session(progress: str | None, address: str | None) -> Iterator[Session]
     """Handle signals, and report in a mode until the end. With json and quiet, nothing else is on standard output."""
     mode = resolve_mode(progress, make_console())
     stdout = reserve_stdout() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
-    with stdout as file, stop_on_signals(notify=print_error) as stop:
+    with stdout as file, stop_on_signals() as stop:
         from fmnas.platform.display.progress import Progress
 
         console = make_console(file)

@@ -36,7 +36,7 @@ def test_an_entry_that_cannot_be_tried_has_a_reason(change: dict[str, Any]) -> N
 
 def test_the_quick_ones_are_caught() -> None:
     """And the tree is unchanged. For the rest: make mutants."""
-    assert 3 <= len(QUICK) <= 4
+    assert 2 <= len(QUICK) <= 3
     done = subprocess.run([sys.executable, str(SCRIPT), "--quick"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("caught ") >= len(QUICK)

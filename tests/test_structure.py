@@ -39,14 +39,14 @@ LINE_BUDGETS = {
     "integrations": 750,
     "testing": 650,
     "comparison": 4_450,
-    "platform": 9_600,
+    "platform": 9_400,
     "platform/config": 1_030,
     "platform/display": 900,
     "platform/experiment": 2_490,
-    "platform/mlflow": 1_050,
+    "platform/mlflow": 970,
     "platform/report": 550,
     "platform/runner": 850,
-    "platform/workers": 1_300,
+    "platform/workers": 1_140,
     "api": 430,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
@@ -212,12 +212,16 @@ def test_the_wheel_works_in_an_empty_folder(installed: Path, tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    places = run("python", "-c", "import fmnas, fmnas.api; print(*fmnas.__path__, fmnas.api.__file__, sep='\\n')")
-    assert all(Path(place).is_relative_to(installed.parent) for place in places.splitlines())
     assert "smoke" in run("fmnas", "list", "configs")
-    quick = ("workers.kind=in-process", "tracking.enabled=false")
-    run("fmnas", "run", "smoke", *(word for override in quick for word in ("-o", override)))
+    code = """
+import sys
+import fmnas, fmnas.api
+from fmnas.platform.cli import main
+from fmnas.search_spaces import Real
+assert all(place.startswith(sys.prefix) for place in (*fmnas.__path__, fmnas.api.__file__))
+quick = ("workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", "budget.evaluations=6")
+assert main(["run", "smoke", "--progress", "quiet", *(word for one in quick for word in ("-o", one))]) == 0
+assert 0.0 <= fmnas.api.minimize(lambda given: given["x"] ** 2, [Real("x", -1.0, 1.0)], 4).objective <= 1.0
+"""
+    run("python", "-c", code)
     assert (tmp_path / "runs/smoke/report/index.html").is_file()
-    code = "print(minimize(lambda given: given['x'] ** 2, [Real('x', -1.0, 1.0)], 4).objective)"
-    imports = "from fmnas.api import minimize; from fmnas.search_spaces import Real; "
-    assert 0.0 <= float(run("python", "-c", imports + code)) <= 1.0

@@ -7,7 +7,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import count, zip_longest
 from pathlib import Path
 from types import ModuleType
@@ -15,37 +14,8 @@ from typing import Any
 
 from fmnas.platform.config.uri import TrackingError, is_server, sqlite_path
 from fmnas.platform.mlflow.records import EXPERIMENT_ID, TEST_ERROR, Point, params
+from fmnas.platform.mlflow.settings import TrackingSettings
 from fmnas.platform.mlflow.ui import view_tags
-from fmnas.search_spaces import Space
-
-NO_TELEMETRY = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-
-
-@dataclass(frozen=True)
-class TrackingSettings:
-    """Where an experiment is logged, and what its runs have in common.
-
-    uri: MLflow's tracking URI. experiment: the name of the MLflow experiment, which may hold several run directories.
-    experiment_id: unique id of the run directory. name: of the directory's run, the parent of all others.
-    tags: of every run. experiment_tags, params: of the parent run. optimizers: label -> the params of its runs.
-    space: tells which variables are on a log scale. artifacts: folder of files, if MLflow is used without a server.
-    dataset: name and digest; the name is empty for a problem without data.
-    is_own: whether the store is the SQLite file in the run directory, which may be written again from the journal.
-    """
-
-    uri: str
-    experiment: str
-    experiment_id: str
-    name: str = "experiment"
-    description: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    experiment_tags: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
-    optimizers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    space: Space | None = None
-    artifacts: Path | None = None
-    dataset: tuple[str, str] = ("", "")
-    is_own: bool = False
 
 
 def load_mlflow() -> ModuleType:
@@ -53,7 +23,7 @@ def load_mlflow() -> ModuleType:
 
     It does not retry by itself: it would create a run twice if the first creation was not answered.
     """
-    os.environ.update(NO_TELEMETRY)
+    os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
     for name, value in {
         "MLFLOW_LOGGING_LEVEL": "ERROR",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -82,12 +52,11 @@ def prepare_own_store(settings: TrackingSettings) -> str:
         fault = _find_fault(path, settings.experiment, location)
         if not fault:
             return ""
-        names = (path.with_name(f"{path.name}.broken-{number}") for number in count(1))
-        broken = next(name for name in names if not name.exists())
-        for suffix in ("-journal", "-wal", "-shm", ""):
-            if (part := path.with_name(path.name + suffix)).exists():
-                part.rename(broken.with_name(broken.name + suffix))
-        message = f"{path}: {fault}; it is now {broken.name}, and all trials are logged to a new one"
+        names = (f"{path.name}.broken-{number}" for number in count(1))
+        broken = next(name for name in names if not path.with_name(name).exists())
+        for part in filter(Path.exists, (path.with_name(path.name + end) for end in ("-journal", "-wal", "-shm", ""))):
+            part.rename(part.with_name(part.name.replace(path.name, broken)))
+        message = f"{path}: {fault}; it is now {broken}, and all trials are logged to a new one"
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     _create_store(new, location)
@@ -195,11 +164,6 @@ class MlflowExperiment:
         )
         for batch in batches:
             self.client.log_batch(run_id, *batch, synchronous=True)
-
-    def values(self, run_id: str, metric: str) -> dict[int, float]:
-        """Return step -> the latest value of a metric of a run."""
-        history = sorted(self.client.get_metric_history(run_id, metric), key=lambda point: point.timestamp)
-        return {point.step: point.value for point in history}
 
     def log_model(self, name: str, run_id: str, test_error: float, configuration: Mapping[str, Any]) -> None:
         """Log a retrained network of a run, once: its configuration and its test error; its weights are not kept."""

@@ -25,8 +25,9 @@ from fmnas.platform.experiment.journal import JournalReader
 from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow import records
-from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
+from fmnas.platform.mlflow.client import MlflowExperiment, prepare_own_store
 from fmnas.platform.mlflow.records import KIND, PARENT, RUN, TRIAL, IncumbentCurve, LoggedTrial, Point
+from fmnas.platform.mlflow.settings import TrackingSettings
 
 
 def describe(error: Exception) -> str:
@@ -47,8 +48,11 @@ class JournalFollower:
         self.trials: dict[tuple[str, int], LoggedTrial] = {}
         self.curves: dict[str, IncumbentCurve] = {}
 
-    def follow(self) -> None:
-        """Fold the new events. An incomplete last line is left for the next call."""
+    def follow(self, is_over: bool) -> None:
+        """Fold the new events. An incomplete last line is left for the next call.
+
+        is_over: count the trials that a stop left unfinished as ended, until a resume repeats them.
+        """
         for event in self._reader.read():
             result = self.ledger.apply(event)
             if isinstance(event, Begun | Extended):
@@ -59,16 +63,14 @@ class JournalFollower:
                 run = self.ledger.runs[result.run]
                 trial = self.curves[run.name].add(result, run.budget.spent, run.incumbent)
                 self.trials[run.name, result.trial.id] = trial
-
-    def add_cancelled(self) -> None:
-        """Count the trials that a stop left unfinished as ended, until a resume repeats them."""
-        for result in self.ledger.cancelled_results():
+        for result in self.ledger.cancelled_results() if is_over else ():
             self.trials[result.run, result.trial.id] = self.curves[result.run].snapshot(result)
 
 
 class Reconciler:
-    """Writes what the journal has and the store lacks. A pass that raised may be repeated.
+    """Writes what the journal has and the store lacks.
 
+    A pass that raised may be repeated. It connects again, and so finds what was created although nobody answered.
     written: the trials that it has logged. deadline: on the monotonic clock, after which no further trial is logged.
     """
 
@@ -80,8 +82,7 @@ class Reconciler:
         self._ids: dict[str, str] = {}  # run -> its id in MLflow; "" -> that of the parent
         self._trial_ids: dict[tuple[str, int], str] = {}  # created, and whether ended or not
         self._statuses: dict[tuple[str, int], str] = {}  # of trials that are logged
-        self._unanswered: set[tuple[str, int]] = set()  # creation failed here; the server may have done it
-        self._lines: dict[str, dict[tuple[str, int], float]] = {}  # run -> (metric, step) -> logged value
+        self._points: dict[str, int] = {}  # run -> how many points of its lines were logged since connecting
         self.written: set[tuple[str, int]] = set()
         self.experiment = self.remark = ""
         self.deadline = float("inf")
@@ -97,15 +98,14 @@ class Reconciler:
         status: of the experiment if it has ended; then its results are logged, too. Raises whatever MLflow raises if
         the store does not answer.
         """
-        self._journal.follow()
-        if status:
-            self._journal.add_cancelled()
-        store = self._store = self._store or self._connect()
+        self._journal.follow(is_over=bool(status))
+        store, self._store = self._store or self._connect(), None
         for run, curve in self._journal.curves.items():
             self._log_line(store, run, curve, is_final=status == "finished")
         reason = self._log_trials(store)
         if status:
             self._log_results(store, status)
+        self._store = None if reason else store
         return reason
 
     def _connect(self) -> MlflowExperiment:
@@ -113,16 +113,17 @@ class Reconciler:
             self.remark = prepare_own_store(self._settings) or self.remark
         store = MlflowExperiment(self._settings)
         self.experiment = store.id
-        existing = {}
+        trial_ids, statuses, existing = {}, {}, {}
         for run in store.runs({}):
             tags, key = run.data.tags, ("", -1)
             if tags[KIND] == records.TRIAL_KIND:
                 key = tags[RUN], int(tags[TRIAL])
-                self._trial_ids[key] = run.info.run_id
+                trial_ids[key] = run.info.run_id
                 if run.info.end_time is not None:
-                    self._statuses[key] = tags["status"]
+                    statuses[key] = tags["status"]
             elif tags[KIND] != records.MEAN_KIND:
                 existing[tags.get(RUN, "")] = run
+        self._trial_ids, self._statuses, self._points = trial_ids, statuses, {}
         self._open_runs(store, existing)
         return store
 
@@ -131,33 +132,26 @@ class Reconciler:
         runs = self._journal.ledger.runs
         optimizers = list(dict.fromkeys(run.optimizer for run in runs.values()))
         self._colours = {name: style.colour for name, style in styles(optimizers).items()}
-        tags = {KIND: records.EXPERIMENT_KIND, **settings.experiment_tags}
-        self._ids[""] = store.open(existing.get(""), settings.name, tags, settings.params, begun)
+        kind = {KIND: records.EXPERIMENT_KIND}
+        self._ids[""] = store.open(existing.get(""), settings.name, kind, settings.params, begun)
         for name, run in runs.items():
             tags = {**self._place(records.RUN_KIND, run.optimizer, ""), RUN: name, "repeat": str(run.repeat)}
             first = self._journal.curves[name].started_at
             started = begun if math.isinf(first) else records.milliseconds(first)
             params = settings.optimizers.get(run.optimizer, {})
             self._ids[name] = store.open(existing.get(name), name, tags, params, started)
-            lines = records.INCUMBENT_LINES if name in existing else ()
-            logged = {key: store.values(self._ids[name], key) for key in lines}
-            self._lines[name] = {(key, step): value for key in lines for step, value in logged[key].items()}
-        try:
-            store.label()
-        except Exception as error:  # a view is a convenience
-            self.remark = f"the view of the comparison was not stored: {redact(str(error))}"
+        store.label()
 
     def _place(self, kind: str, optimizer: str, parent: str) -> dict[str, str]:
         """The tags of a run of an optimizer: what it is, and the run that it is nested in."""
         return {KIND: kind, "optimizer": optimizer, records.COLOR: self._colours[optimizer], PARENT: self._ids[parent]}
 
     def _log_line(self, store: MlflowExperiment, run: str, curve: IncumbentCurve, is_final: bool) -> None:
-        """Log the points of the incumbent's lines that the store lacks."""
-        points = [*curve.points, *(curve.final_points() if is_final else ())]
-        logged = self._lines[run]
-        missing = [point for point in points if logged.get((point.key, point.step)) != point.value]
-        store.log(self._ids[run], missing)
-        logged |= {(point.key, point.step): point.value for point in missing}
+        """Log the new points of the incumbent's lines; MLflow keeps equal ones once."""
+        store.log(
+            self._ids[run], [*curve.points[self._points.get(run, 0) :], *(curve.final_points() if is_final else ())]
+        )
+        self._points[run] = len(curve.points)
 
     def _log_trials(self, store: MlflowExperiment) -> str:
         """Log the trials that the store lacks; one that it rejects does not block the others."""
@@ -179,16 +173,11 @@ class Reconciler:
         result = trial.result
         tags = {**records.trial_tags(result), **self._place(records.TRIAL_KIND, result.optimizer, result.run)}
         started, ended = (records.milliseconds(at) for at in (result.started_at, result.finished_at))
-        if key in self._unanswered:
-            found = next(store.runs({RUN: key[0], TRIAL: str(key[1])}), None)
-            self._trial_ids |= {key: found.info.run_id} if found else {}
         is_new = key not in self._trial_ids
         if is_new:
-            self._unanswered.add(key)
             self._trial_ids[key] = store.create(f"{result.run}/trial-{result.trial.id}", tags, started)
-        self._unanswered.discard(key)
         run_id, params = self._trial_ids[key], records.params(result.trial.configuration)
-        store.log(run_id, records.trial_points(trial, self._settings.space), params, {} if is_new else tags)
+        store.log(run_id, records.trial_points(trial), params, {} if is_new else tags)
         store.client.set_terminated(run_id, records.STATUSES.get(result.status, "FAILED"), ended)
         self._statuses[key] = result.status
         self.written.add(key)
@@ -197,7 +186,7 @@ class Reconciler:
         """Log the final values of every run, the mean curves, the retrained models, and the files of the report."""
         directory, ending = self._directory, records.STATUSES.get(status, "FAILED")
         summary = json.loads(directory.summary.read_text()) if directory.summary.is_file() else {}
-        ends = {run: curve.ended_at or time.time() for run, curve in self._journal.curves.items()}
+        ends = {run: curve.ended_at or self._journal.begun_at for run, curve in self._journal.curves.items()}
         for run, ended in ends.items():
             self._log_summary(store, run, records.milliseconds(ended))
             store.client.set_terminated(self._ids[run], ending, records.milliseconds(ended))
@@ -219,11 +208,8 @@ class Reconciler:
         """Log the final metrics of a run: its size, and the results of its best trial."""
         run, curve = self._journal.ledger.runs[name], self._journal.curves[name]
         values = {"trials": float(run.ended), "epochs": float(curve.epochs), **records.results(run.best)}
-        logged, step = store.client.get_run(self._ids[name]).data.metrics, int(curve.evaluations)
-        points = [Point(key, value, at, step) for key, value in values.items() if logged.get(key) != value]
-        best = run.best
-        tags = {"best_trial": str(best.trial.id), records.DESCRIPTION: records.best_note(best)} if best else {}
-        store.log(self._ids[name], points, tags=tags)
+        points = [Point(key, value, at, int(curve.evaluations)) for key, value in values.items()]
+        store.log(self._ids[name], points, tags={"best_trial": str(run.best.trial.id)} if run.best else {})
 
     def _log_means(self, store: MlflowExperiment, summary: Mapping[str, Any], at: int) -> None:
         """Log a run per optimizer with its mean curve; one with other values, of before an extension, is replaced."""

@@ -1,10 +1,9 @@
 """The contents of MLflow's runs, as plain records: what is logged of a trial, of an optimizer, of an experiment.
 
 A trial is a run: its configuration as params, its results as metrics, the validation error after each epoch as the
-curve `val_error` (step = epoch, from 1). A variable on a log scale is also a metric, since charts have no log axis for
-params. A run of an optimizer has its incumbent after each whole number k of evaluations. Trials at lower fidelity
-(BOHB) cost a fraction of an evaluation; k then has the incumbent of that time. So all optimizers have points at the
-same steps, and MLflow's charts can overlay and average them.
+curve `val_error` (step = epoch, from 1). A run of an optimizer has its incumbent after each whole number k of
+evaluations. Trials at lower fidelity (BOHB) cost a fraction of an evaluation; k then has the incumbent of that time. So
+all optimizers have points at the same steps, and MLflow's charts can overlay and average them.
 """
 
 import csv
@@ -18,7 +17,6 @@ from typing import Any, NamedTuple
 
 from fmnas.platform.experiment.configuration import flatten
 from fmnas.platform.experiment.trial_result import TrialResult
-from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.records import CANCELLED, FINISHED
 
 KIND, EXPERIMENT_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
@@ -83,38 +81,36 @@ class IncumbentCurve:
 
     def add(self, result: TrialResult, epochs: int, incumbent: float | None) -> LoggedTrial:
         """Fold the next trial that ended. epochs, incumbent: of its run after it."""
-        before = self.snapshot(result)
+        before, first = self.incumbent, math.floor(self.evaluations + _TOLERANCE) + 1
         self.started_at = min(self.started_at, result.started_at - result.suggest_seconds)
         self.ended_at = max(self.ended_at, result.finished_at)
         self.epochs, self.incumbent = epochs, incumbent
-        after = self.snapshot(result)
-        first, last = (math.floor(trial.evaluations_spent + _TOLERANCE) for trial in (before, after))
-        for step in range(first + 1, last + 1):
-            self.points += self._line(step, after if step + _TOLERANCE > after.evaluations_spent else before)
-        return after
+        for step in range(first, math.floor(self.evaluations + _TOLERANCE) + 1):
+            self.points += self._line(step, incumbent if step + _TOLERANCE > self.evaluations else before)
+        return self.snapshot(result)
 
     def final_points(self) -> list[Point]:
         """Return what ends the lines of a run that stopped between two whole evaluations."""
         step = math.ceil(self.evaluations - _TOLERANCE)
-        return self._line(step, self) if step > self.evaluations else []
+        return self._line(step, self.incumbent) if step > self.evaluations else []
 
-    def _line(self, step: int, at: "LoggedTrial | IncumbentCurve") -> list[Point]:
+    def _line(self, step: int, incumbent: float | None) -> list[Point]:
         time, steps = milliseconds(self.ended_at), {INCUMBENT: step, INCUMBENT_BY_EPOCHS: round(step * self.full)}
-        return [] if at.incumbent is None else [Point(key, at.incumbent, time, k) for key, k in steps.items()]
+        return [] if incumbent is None else [Point(key, incumbent, time, k) for key, k in steps.items()]
 
 
-def trial_points(trial: LoggedTrial, space: Space | None) -> list[Point]:
+def trial_points(trial: LoggedTrial) -> list[Point]:
     """Return the metrics of a trial, and its curve."""
     result = trial.result
     started, ended = milliseconds(result.started_at), milliseconds(result.finished_at)
     curve = result.evaluation.curve if result.evaluation else ()
-    return [Point(valid_name(key), value, ended, 0) for key, value in _metrics(trial, space).items()] + [
+    return [Point(valid_name(key), value, ended, 0) for key, value in _metrics(trial).items()] + [
         Point("val_error", error, started + (ended - started) * epoch // len(curve), epoch)
         for epoch, error in enumerate(curve, start=1)
     ]
 
 
-def _metrics(trial: LoggedTrial, space: Space | None) -> dict[str, float]:
+def _metrics(trial: LoggedTrial) -> dict[str, float]:
     result = trial.result
     known: dict[str, float | None] = {
         "epochs": result.trial.epochs,
@@ -127,10 +123,6 @@ def _metrics(trial: LoggedTrial, space: Space | None) -> dict[str, float]:
     if result.evaluation:
         known["train_seconds"] = result.evaluation.seconds
         known |= {f"error_seed_{i}": error for i, error in enumerate(result.evaluation.errors, start=1)}
-    for variable in space.variables if space else ():
-        value = result.trial.configuration.get(variable.name)
-        if isinstance(variable, Real) and variable.log and isinstance(value, int | float):
-            known[f"log10/{variable.name}"] = math.log10(value)
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
@@ -178,14 +170,6 @@ def mean_points(path: Path, summary: Mapping[str, Any], at: int) -> dict[str, li
 def experiment_note(summary: Mapping[str, Any]) -> str:
     """Return the description of an experiment's run: the report's headline and its caution."""
     return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
-
-
-def best_note(result: TrialResult) -> str:
-    """Return the description (Markdown) of an optimizer's run: its best trial and the trial's configuration."""
-    trial, objective = result.trial, results(result)["objective"]
-    head = [f"Best: trial {trial.id} ({trial.origin}), objective {objective:.6g}", "", "| variable | value |"]
-    rows = [f"| {name} | {as_text(value)} |" for name, value in trial.configuration.items()]
-    return "\n".join([*head, "|---|---|", *rows])[:5000]
 
 
 def results(result: TrialResult | None) -> dict[str, float]:

@@ -1,26 +1,45 @@
-"""What an experiment logs to MLflow beside its trials, by its configuration."""
+"""Where an experiment is logged, and what is logged beside its trials."""
 
-import getpass
 import hashlib
-from collections.abc import Set
-from typing import Any
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import provenance
 from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
 from fmnas.platform.experiment.provenance import data_hash
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.mlflow.client import TrackingSettings
 from fmnas.platform.mlflow.credentials import tracking_uri
 from fmnas.platform.mlflow.records import params
 from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import resolved_options
 
-PARAM_KEYS = frozenset({*OBJECTIVE_KEYS, "seed", "initial_design", "on_failure"})
-"""The keys of a configuration that are params of every run."""
-EXTENDABLE_KEYS = frozenset({"budget", "repeats"})
-"""Those that an extension changes: tags of the parent run, since a param of MLflow never changes."""
+
+@dataclass(frozen=True)
+class TrackingSettings:
+    """Where an experiment is logged, and what its runs have in common.
+
+    uri: MLflow's tracking URI. experiment: the name of the MLflow experiment, which may hold several run directories.
+    experiment_id: unique id of the run directory. name: of the directory's run, the parent of all others.
+    tags: of every run. params: of the parent run. optimizers: label -> the params of its runs.
+    artifacts: folder of files, if MLflow is used without a server.
+    dataset: name and digest; the name is empty for a problem without data.
+    is_own: whether the store is the SQLite file in the run directory, which may be written again from the journal.
+    """
+
+    uri: str
+    experiment: str
+    experiment_id: str
+    name: str = "experiment"
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    optimizers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    artifacts: Path | None = None
+    dataset: tuple[str, str] = ("", "")
+    is_own: bool = False
 
 
 def tracking_settings(state: ExperimentState, directory: RunDirectory) -> TrackingSettings:
@@ -32,8 +51,10 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory) -> Tracki
         "dataset": dataset,
         "commit": commit or f"fmnas {provenance().fmnas}",
         "mlflow.source.git.commit": commit or "",
-        "mlflow.user": _user(),
+        "mlflow.user": os.environ.get("USER", ""),
     }
+    common = config.model_dump(mode="json", include={*OBJECTIVE_KEYS, "seed", "initial_design", "on_failure"})
+    common |= {"problem": display_name(config.problem)}
     return TrackingSettings(
         uri=tracking_uri(config.tracking, directory),
         experiment=config.tracking.experiment or config.name,
@@ -41,25 +62,9 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory) -> Tracki
         name=config.name,
         description=config.summary_line,
         tags=tags,
-        experiment_tags=params(_subset(config, EXTENDABLE_KEYS)),
-        params=params(_subset(config, PARAM_KEYS)),
-        optimizers={
-            label: params({**_subset(config, PARAM_KEYS), **own}) for label, own in resolved_options(config).items()
-        },
-        space=state.experiment.subspace.free,
+        params=params(common),
+        optimizers={label: params({**common, **options}) for label, options in resolved_options(config).items()},
         artifacts=directory.artifacts,
         dataset=(dataset, hashlib.sha256(used.encode()).hexdigest()[:8]),
         is_own=config.tracking.uri is None,
     )
-
-
-def _subset(config: Config, keys: Set[str]) -> dict[str, Any]:
-    plain = config.model_dump(mode="json", include=set(keys))
-    return {**plain, "problem": display_name(config.problem)} if "problem" in keys else plain
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as in a container
-        return ""

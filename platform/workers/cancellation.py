@@ -27,19 +27,16 @@ class StopRequest:
     count: int = 0
     heeded: bool = False
     elapsed: Callable[[], float] = time.monotonic
-    since: float | None = field(default=None, init=False)
+    since: float = field(default=math.inf, init=False)
 
     def ask(self) -> None:
         """Add a request."""
         self.count += 1
-        if self.since is None:
-            self.since = self.elapsed()
+        self.since = min(self.since, self.elapsed())
 
     def over(self, grace_seconds: float) -> bool:
         """Whether running work must be abandoned: after a second request, or after the grace time."""
-        if self.since is None or self.count > 1:
-            return self.count > 1
-        return self.elapsed() >= self.since + grace_seconds
+        return self.count > 1 or self.elapsed() >= self.since + grace_seconds
 
 
 class Stopped(BreakOff):
@@ -97,21 +94,17 @@ def interruptible(check: Callable[[], None], grace_seconds: float = 0.0) -> Iter
 
 
 @contextmanager
-def stop_on_signals(
-    only: signal.Signals | None = None, notify: Callable[[str], None] | None = None
-) -> Iterator[StopRequest]:
+def stop_on_signals(only: signal.Signals | None = None) -> Iterator[StopRequest]:
     """Turn SIGINT, SIGTERM and SIGHUP (unless ignored, as by `nohup`) into requests to stop.
 
     While the driver's loop runs, the third signal raises KeyboardInterrupt; before and after it, the first does.
-    only: handle this signal alone. notify: called before KeyboardInterrupt is raised.
+    only: handle this signal alone.
     """
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
         stop.ask()
         if stop.count > (2 if stop.heeded else 0):
-            if notify is not None:
-                notify("stopping")
             raise KeyboardInterrupt
 
     handled = [signal.SIGINT, signal.SIGTERM]

@@ -4,6 +4,7 @@ Ray runs any code that reaches it. So a local cluster listens on the loopback in
 and has its sockets and logs in a directory that no other user may enter.
 """
 
+import errno
 import logging
 import os
 import secrets
@@ -13,7 +14,6 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,25 @@ def _start_local_cluster() -> Any:
 
 
 def _connect_to_cluster(address: str) -> Any:
-    _check_port(address)
     ray = _import_ray()
     try:
+        _check_port(address)
         ray.init(address=address, **_OPTIONS)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise _connection_error(address, " ".join(str(error).split())) from None
+    except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise ClusterError(
+            f"--address {address}: no Ray cluster can be joined ({' '.join(str(error).split())[:300]}). Start one with "
+            "`ray start --head`, with the same Ray and Python on every node, omit --address for a local cluster, or "
+            "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH if the cluster requires a token"
+        ) from None
     return ray
+
+
+def _check_port(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT; Ray would try for minutes."""
+    place = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
+    host, _, port = place.rpartition(":")
+    if host and port.isascii() and port.isdecimal() and "://" not in place:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
 
 
 def _import_ray() -> Any:
@@ -96,19 +108,15 @@ def _import_ray() -> Any:
 @contextmanager
 def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
     """Set environment variables in the block; None removes one."""
-    previous = {name: os.environ.get(name) for name in variables}
-
-    def update(values: Mapping[str, str | None]) -> None:
-        for name, value in values.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-    update(variables)
+    previous = {name: os.environ.pop(name, None) for name in variables}
+    os.environ.update({name: value for name, value in variables.items() if value is not None})
     try:
         yield
     finally:
-        update(previous)
+        for name, value in previous.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextmanager
@@ -141,71 +149,21 @@ def _keep_signal_handlers() -> Iterator[None]:
 def session_directory() -> Path:
     """Return the directory for sockets and logs of local clusters; short, as socket names must be.
 
-    Raises ClusterError if another user owns it or may enter it.
+    Raises ClusterError if it cannot be made, or another user owns it or may enter it.
     """
     directory = Path(f"/tmp/fmnas-{os.getuid()}")
     try:
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
         status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+            raise PermissionError(errno.EPERM, "another user may enter it")
     except OSError as error:
         raise ClusterError(
-            f"cannot create {directory} for Ray's sockets ({error.strerror}); make /tmp writable and free some space, "
-            "or use a running cluster with --address"
+            f"{directory}, for Ray's sockets, must be a directory that you own with mode 0700 ({error.strerror}); "
+            "remove it, make /tmp writable and free some space, or use a running cluster with --address"
         ) from None
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise ClusterError(
-            f"{directory}, for Ray's sockets, must be a directory that you own with mode 0700; remove it and try again"
-        )
     return directory / "ray"
-
-
-@dataclass(frozen=True)
-class LocalCluster:
-    """A cluster that this process started. ports: of its head and node. logs: their directory."""
-
-    ports: tuple[int, ...]
-    logs: str
-
-    @classmethod
-    def of(cls, ray: Any) -> "LocalCluster":
-        """Describe the local cluster that is connected."""
-        head = int(ray.get_runtime_context().gcs_address.rpartition(":")[2])
-        sessions = session_directory().glob(f"session_*_{os.getpid()}")
-        session = max(sessions, key=lambda path: path.stat().st_mtime, default=session_directory() / "session_latest")
-        return cls((head, *(node["NodeManagerPort"] for node in ray.nodes())), f"{session}/logs")
-
-    def is_alive(self) -> bool:
-        """Whether its processes run; without one of them it never recovers."""
-        try:
-            for port in self.ports:
-                socket.create_connection(("127.0.0.1", port), timeout=10.0).close()
-        except ConnectionRefusedError:
-            return False
-        except OSError:  # e.g. too many open files: no sign of death
-            return True
-        return True
-
-
-def _check_port(address: str) -> None:
-    """Raise ClusterError if nothing listens at HOST:PORT; Ray would try for minutes."""
-    place = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
-    host, _, port = place.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()) or "://" in place:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise _connection_error(address, f"nothing listens at {place}: {error}") from None
-
-
-def _connection_error(address: str, reason: str) -> ClusterError:
-    if "ersion mismatch" in reason:
-        return ClusterError(f"--address {address}: {reason[:300]}. Install the same Ray and Python on every node")
-    return ClusterError(
-        f"--address {address}: no Ray cluster answers ({reason[:200]}). Start one with `ray start --head`, omit "
-        "--address for a local cluster, or set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH if the cluster requires a token"
-    )
 
 
 def live_nodes(ray: Any) -> dict[str, dict[str, float]]:
@@ -215,17 +173,16 @@ def live_nodes(ray: Any) -> dict[str, dict[str, float]]:
 
 def workers_that_fit(nodes: Iterable[Mapping[str, float]], cpus: float, gpus: float) -> int:
     """Return how many workers fit on nodes with these resources; no worker spans nodes, nor shares of two GPUs."""
-    return sum(min(_ratio(node.get("CPU", 0.0), cpus), _fit_on_gpus(node.get("GPU", 0.0), gpus)) for node in nodes)
 
+    def ratio(available: float, required: float) -> int:
+        return int(available / required + 1e-9)
 
-def _fit_on_gpus(available: float, gpus: float) -> int:
-    if gpus <= 0:
-        return 10**9
-    return int(available) * _ratio(1.0, gpus) if gpus < 1 else _ratio(available, gpus)
+    def fit(cpu: float, gpu: float) -> int:
+        if gpus <= 0:
+            return ratio(cpu, cpus)
+        return min(ratio(cpu, cpus), int(gpu) * ratio(1.0, gpus) if gpus < 1 else ratio(gpu, gpus))
 
-
-def _ratio(available: float, required: float) -> int:
-    return int(available / required + 1e-9)
+    return sum(fit(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes)
 
 
 def max_workers(nodes: Iterable[Mapping[str, float]], count: int | str, cpus: float, gpus: float, wanted: int) -> int:
@@ -234,16 +191,12 @@ def max_workers(nodes: Iterable[Mapping[str, float]], count: int | str, cpus: fl
     Raises ClusterError if none or fewer than `count` fit.
     """
     nodes = list(nodes)
-    fit = workers_that_fit(nodes, cpus, gpus)
-    if fit == 0:
+    fit, least = workers_that_fit(nodes, cpus, gpus), 1 if count == AUTO else int(count)
+    if fit < least:
         most_cpus, most_gpus = (max((node.get(kind, 0.0) for node in nodes), default=0.0) for kind in ("CPU", "GPU"))
         raise ClusterError(
-            f"workers.cpus = {cpus:g} and workers.gpus = {gpus:g} fit on no node (at most {most_cpus:g} CPUs and "
-            f"{most_gpus:g} GPUs); lower them (gpus: 0 trains on CPUs), or use a larger cluster with --address"
+            f"workers.count = {count}: only {fit} fit on {len(nodes)} node(s) of at most {most_cpus:g} CPUs and "
+            f"{most_gpus:g} GPUs, with workers.cpus = {cpus:g} and workers.gpus = {gpus:g} each; lower one of them "
+            "(gpus: 0 trains on CPUs), or use a larger cluster with --address"
         )
-    if count != AUTO and int(count) > fit:
-        raise ClusterError(
-            f"workers.count = {count}: only {fit} fit on {len(nodes)} node(s) with workers.cpus = {cpus:g} and "
-            f"workers.gpus = {gpus:g} each; lower one of them, or set workers.count to auto"
-        )
-    return wanted if count == AUTO else int(count)
+    return wanted if count == AUTO else least

@@ -3,9 +3,7 @@
 import inspect
 import logging
 import math
-import random
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -53,7 +51,7 @@ class Evaluator:
         interrupt: whether to raise the BreakOff inside a trainer that does not end by itself.
         """
         try:
-            with _restore_settings():
+            with _restore_torch():
                 return self._call_trainer(trial, report, check, interrupt)
         except PastDeadline:
             return timed_out(seconds)
@@ -73,11 +71,9 @@ class Evaluator:
         except EvaluationStoppedError:
             check()
             raise  # the trainer stopped although `stop()` was False
-        except SystemExit as error:  # would end this process silently
-            raise TrainingFailedError(f"it called sys.exit({error.code!r})") from error
         except (Exception, *LET_THROUGH):
             raise
-        except BaseException as error:  # e.g. asyncio.CancelledError
+        except BaseException as error:  # e.g. SystemExit, which would end this process silently
             raise TrainingFailedError(f"{one_line(error)}{own_line(error)}") from error
 
 
@@ -103,19 +99,15 @@ def _stop_callback(check: Callable[[], None]) -> Callable[[], bool]:
 
 
 @contextmanager
-def _restore_settings() -> Iterator[None]:
-    """Restore the recursion limit, warning filters and torch's threads and default dtype, which a trial may change."""
-    torch, limit, filters = sys.modules.get("torch"), sys.getrecursionlimit(), list(warnings.filters)
+def _restore_torch() -> Iterator[None]:
+    """Restore torch's number of threads and default dtype, which a trial may change."""
+    torch = sys.modules.get("torch")
     threads, dtype = (torch.get_num_threads(), torch.get_default_dtype()) if torch else (0, None)
     try:
         yield
     finally:
-        sys.setrecursionlimit(limit)
-        if warnings.filters != filters:  # catch_warnings would repeat warnings that are shown once
-            warnings.filters = filters
-        if torch and threads != torch.get_num_threads():
+        if torch and (threads, dtype) != (torch.get_num_threads(), torch.get_default_dtype()):
             torch.set_num_threads(threads)
-        if torch and dtype != torch.get_default_dtype():
             torch.set_default_dtype(dtype)
 
 
@@ -126,19 +118,23 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
     """
     if not isinstance(evaluation, Evaluation):
         raise TrainerError(f"it returned {_show(evaluation)}, expected an Evaluation")
-    if not isinstance(evaluation.conditions, Conditions | None):
-        raise TrainerError(f"it returned conditions = {_show(evaluation.conditions)}, expected Conditions or None")
     evaluation = replace(evaluation, **{name: _to_builtin(value) for name, value in vars(evaluation).items()})
-    for name, value in _numbers(evaluation.to_dict()):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise TrainerError(f"it returned {name} = {_show(value)}, expected a finite number")
-    if not isinstance(evaluation.diverged, bool):
-        raise TrainerError(f"it returned diverged = {_show(evaluation.diverged)}, expected True or False")
+    for name, value in vars(evaluation).items():
+        if name == "conditions":
+            is_valid, expected = isinstance(value, Conditions | None), "Conditions or None"
+        elif name == "diverged":
+            is_valid, expected = isinstance(value, bool), "True or False"
+        else:
+            is_unknown = value is None and name in ("flops", "flops_ratio")
+            numbers = () if is_unknown else value if isinstance(value, tuple) else (value,)
+            is_valid, expected = all(map(_is_finite, numbers)), "a finite number"
+        if not is_valid:
+            raise TrainerError(f"it returned {name} = {_show(value)}, expected {expected}")
     return evaluation
 
 
-def _show(value: Any) -> str:
-    return legible(repr(value))[:100]
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _to_builtin(value: Any) -> Any:
@@ -147,31 +143,23 @@ def _to_builtin(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in fields.items():
-        if isinstance(value, list | tuple):
-            yield from ((f"{name}[{i}]", element) for i, element in enumerate(value))
-        elif name not in ("diverged", "conditions") and (value is not None or name not in ("flops", "flops_ratio")):
-            yield name, value
+def _show(value: Any) -> str:
+    return legible(repr(value))[:100]
 
 
 def warm_up_torch(device: str) -> None:
     """Take a step of SGD and Adam if torch is loaded, whose first step imports much: not during the first trial.
 
-    Random states do not change. A failure is only logged; the first trial reports it. device: as torch names it.
+    It draws no random numbers. A failure is only logged; the first trial reports it. device: as torch names it.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        with torch.enable_grad():
             weight = torch.zeros(1, 1, device=device, requires_grad=True)
             (weight @ weight).sum().backward()
             for optimizer in (torch.optim.SGD, torch.optim.Adam):
                 optimizer([weight], lr=0.1).step()
     except Exception:
         logger.warning("torch could not take a step on %s before the first trial", device, exc_info=True)
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)

@@ -8,17 +8,15 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.schema import IN_PROCESS, Config
-from fmnas.platform.errors import ClusterError
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source, read_source_file
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.cluster import LocalCluster, connect, live_nodes, max_workers
+from fmnas.platform.workers.cluster import connect, live_nodes, max_workers
 from fmnas.platform.workers.evaluation import warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import Pool
-from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
-from fmnas.trainers.problem import Data, ProblemSettings
+from fmnas.trainers.problem import Data
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,15 @@ class PoolSpec:
 def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Callable[[str], None]) -> Iterator[Pool]:
     """Yield a pool, on the Ray cluster at the address unless it is in process; disconnect at the end.
 
-    Raises ClusterError if the cluster cannot be reached, or it or this process lacks the resources.
+    Raises ClusterError if the cluster cannot be reached or lacks the resources, TrainerError if this process does.
     """
     config, workers = spec.config, spec.config.workers
     settings = replace(config.problem_settings, seeds=spec.seeds, checkpoints=spec.checkpoints)
     if workers.kind == IN_PROCESS:
-        trainer = _local_trainer(spec, settings)
+        task = problem(config.problem, settings)
+        trainer = task.build(spec.data, workers.hardware)
+        if task.function is None:  # a function may need no torch, though an optimizer has loaded it
+            warm_up_torch(workers.hardware.device)
         yield InProcessPool(trainer, spec.trial_seconds, stop, workers.grace_seconds, spec.print_tracebacks)
         return
     from fmnas.platform.workers.ray_pool import RayPool
@@ -60,9 +61,9 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
         size = max_workers(nodes, workers.count, workers.cpus, workers.gpus, spec.max_jobs)
         source = _ship_source(ray, config.problem)
         build = partial(build_trainer, config.problem, settings, workers.hardware, file=source)
-        local = LocalCluster.of(ray) if address is None else None
+        node = ray._private.worker._global_node if address is None else None
         pool = RayPool(
-            ray, build, spec.data, workers, size, trial_seconds=spec.trial_seconds, notify=notify, local=local
+            ray, build, spec.data, workers, size, trial_seconds=spec.trial_seconds, notify=notify, own_node=node
         )
         with closing(pool):
             yield pool
@@ -76,27 +77,3 @@ def _ship_source(ray: Any, name: str) -> SourceFile | None:
     if file is not None:
         ray.cloudpickle.register_pickle_by_value(load_source(file))
     return file
-
-
-def _local_trainer(spec: PoolSpec, settings: ProblemSettings) -> Trainer:
-    workers = spec.config.workers
-    task = problem(spec.config.problem, settings)
-    try:
-        trainer = task.build(spec.data, workers.hardware)
-    except TrainerError as error:
-        if workers.gpus == 0:
-            raise
-        raise ClusterError(
-            f"workers.gpus = {workers.gpus:g} with workers.kind = in-process: this process has no such GPU ({error}); "
-            "workers.gpus: 0 trains on its CPU"
-        ) from error
-    if task.function is None or _uses_torch(task.function):  # an optimizer may have loaded torch for itself
-        warm_up_torch(workers.hardware.device)
-    return trainer
-
-
-def _uses_torch(function: Callable[..., Any]) -> bool:
-    """Whether the module of a function imports torch or something of torch."""
-    values = getattr(function, "__globals__", {}).values()
-    names = (getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in values)
-    return any(isinstance(name, str) and name.partition(".")[0] == "torch" for name in names)

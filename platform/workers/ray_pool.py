@@ -10,18 +10,10 @@ from typing import Any
 from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.workers.cluster import LocalCluster, live_nodes, workers_that_fit
-from fmnas.platform.workers.pool import Event, FailedEvaluation, timed_out
+from fmnas.platform.workers.cluster import live_nodes, workers_that_fit
+from fmnas.platform.workers.pool import Event, FailedEvaluation, short_worker_name, timed_out
 from fmnas.platform.workers.progress_actor import JobKey, ProgressReader
-from fmnas.platform.workers.ray_worker import (
-    NODE,
-    PLACE,
-    BuildTrainer,
-    Worker,
-    version_error,
-    version_warning,
-    versions,
-)
+from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, BuildTrainer, Worker, versions
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.problem import Data
@@ -38,17 +30,11 @@ IDLE_NOTICE_SECONDS = 30.0
 
 @dataclass
 class _Actor:
-    """A worker. node, place: its node's id and its HOST:PID; empty until it is ready."""
+    """A worker: its name, with HOST:PID once it is ready, and then the id of its node."""
 
     name: str
     handle: Any
     node: str = ""
-    place: str = ""
-
-    @property
-    def full_name(self) -> str:
-        """The name that is recorded with its trials."""
-        return f"{self.name}@{self.place}"
 
 
 @dataclass(frozen=True)
@@ -59,11 +45,6 @@ class _RunningJob:
     actor: _Actor
     deadline: float
 
-    @property
-    def key(self) -> JobKey:
-        """(run, trial)."""
-        return self.job.run, self.job.trial.id
-
 
 class RayPool:
     """Up to `max_workers` actors on the connected cluster, if they fit on its live nodes.
@@ -72,8 +53,8 @@ class RayPool:
     device failed (CUDA errors last until the process ends), is reported as lost and replaced. Only ready workers get
     jobs.
 
-    trial_seconds: deadline of a job. notify: called with notices to the user. local: the cluster if this process
-    started it.
+    trial_seconds: deadline of a job. notify: called with notices to the user. own_node: Ray's record of the processes
+    of a local cluster, which this process started; None for a running cluster.
     """
 
     def __init__(
@@ -86,10 +67,10 @@ class RayPool:
         *,
         trial_seconds: float = math.inf,
         notify: Callable[[str], None] = print,
-        local: LocalCluster | None = None,
+        own_node: Any = None,
     ) -> None:
         self._ray, self._workers, self._max_workers = ray, workers, max_workers
-        self._seconds, self._notify, self._local = trial_seconds, notify, local
+        self._seconds, self._notify, self._own_node = trial_seconds, notify, own_node
         self._progress, self._versions = ProgressReader(ray), versions()
         self._actor_class = ray.remote(Worker).options(
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
@@ -101,7 +82,6 @@ class RayPool:
         self._busy: dict[Any, _RunningJob] = {}  # future of `evaluate` -> job
         self._failed_starts = 0
         self._last_ready = time.monotonic()
-        self._warnings: set[str] = set()
         self._resize()
 
     @property
@@ -118,15 +98,15 @@ class RayPool:
         """Give the job to an idle worker and return its name."""
         actor = self._idle.pop(0)
         running = _RunningJob(job, actor, time.monotonic() + self._seconds + GRACE_SECONDS)
-        self._busy[actor.handle.evaluate.remote(job.trial, self._seconds, running.key)] = running
-        return actor.full_name
+        self._busy[actor.handle.evaluate.remote(job.trial, self._seconds, job.key)] = running
+        return actor.name
 
     def next_event(self, timeout: float) -> Event | None:
         """Wait for any worker. Raises ExperimentFailed if workers cannot be built or have another version."""
         now = time.monotonic()
         if now >= self._resized_at + NODES_SECONDS:
             self._resize()
-        self._progress.poll([running.key for running in self._busy.values()])
+        self._progress.poll([running.job.key for running in self._busy.values()])
         if self._idle and not self._busy:
             timeout = 0.0  # no event can come
         futures = [*self._busy, *self._starting]
@@ -147,7 +127,7 @@ class RayPool:
     def progress(self) -> Mapping[JobKey, int]:
         """See Pool; as of the last poll."""
         epochs = self._progress.epochs
-        keys = [running.key for running in tuple(self._busy.values())]
+        keys = [running.job.key for running in tuple(self._busy.values())]
         return {key: epochs[key] for key in keys if key in epochs}
 
     def close(self) -> None:
@@ -172,7 +152,7 @@ class RayPool:
             self._idle.remove(actor)
             self._kill(actor)
         size = min(self._max_workers, workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus))
-        names = {actor.name for actor in self._actors()}
+        names = {short_worker_name(actor.name) for actor in self._actors()}
         for name in (f"worker-{i}" for i in range(self._max_workers)):
             if len(names) < size and name not in names:
                 names.add(name)
@@ -180,26 +160,27 @@ class RayPool:
                 self._starting[actor.handle.ready.remote()] = actor
         for future in list(self._starting)[: max(0, len(names) - size)]:  # they wait for a node that is gone
             self._kill(self._starting.pop(future))
-        self._warn_if_none_ready(size)
+        self._warn_if_none_ready()
 
     def _check_local_cluster(self) -> None:
-        if self._local is None or self._local.is_alive():
-            return
-        self._idle, self._busy, self._starting = [], {}, {}
-        self._ray.shutdown()  # else Ray ends this process a minute after its head has died
-        raise ExperimentFailed(
-            f"the local Ray cluster died (killed, or out of memory?); its logs are in {self._local.logs}. Resume"
-        )
+        """Raise ExperimentFailed if the head or the node of the local cluster has died; it never recovers."""
+        dead = {kind for kind, _ in self._own_node.dead_processes()} if self._own_node else set()
+        if dead := dead & {"gcs_server", "raylet"}:
+            self._idle, self._busy, self._starting = [], {}, {}
+            self._ray.shutdown()  # else Ray ends this process a minute after its head has died
+            raise ExperimentFailed(
+                f"{' and '.join(sorted(dead))} of the local Ray cluster died (killed, or out of memory?); its logs are "
+                f"in {self._own_node.get_logs_dir_path()}. Resume"
+            )
 
-    def _warn_if_none_ready(self, size: int) -> None:
+    def _warn_if_none_ready(self) -> None:
         if self.capacity:
             self._last_ready = self._resized_at
         elif self._resized_at > self._last_ready + IDLE_NOTICE_SECONDS:
             self._last_ready = self._resized_at
-            reason = "the cluster is in use, or they are starting" if size else "they fit on no node"
             self._notify(
-                f"waiting for a worker of {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs: {reason}; "
-                "`ray status` shows the usage"
+                f"waiting for a worker of {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs: it is starting, "
+                "or they are in use or on no node; `ray status` shows the usage"
             )
 
     def _on_ready(self, future: Any) -> None:
@@ -211,20 +192,20 @@ class RayPool:
             self._kill(actor)
             if getattr(error, "actor_init_failed", False):  # else its node died, and the next resize starts another
                 self._failed_starts += 1
+                cause = legible(str(error).strip().rpartition("\n")[2])[:700]  # the last line of Ray's message
                 if self._failed_starts >= self._workers.failures:
                     raise ExperimentFailed(
                         f"{self._failed_starts} workers in a row could not be built, the last being {actor.name}: "
-                        f"{_init_error(error)}. Install the same fmnas on every node, fix the cause, and resume"
+                        f"{cause}. Install the same fmnas on every node, fix the cause, and resume"
                     ) from None
             return
-        if message := version_error(worker, self._versions):
-            raise ExperimentFailed(message)
-        warning = version_warning(worker, self._versions)
-        if warning and warning not in self._warnings:
-            self._warnings.add(warning)
-            self._notify(warning)
+        if worker.get(VERSIONS) != self._versions:
+            raise ExperimentFailed(
+                f"{worker[PLACE]} has {worker.get(VERSIONS, 'an older fmnas')}, the driver has {self._versions}; do "
+                "not mix their results. Install the same on every node, restart Ray there, and resume"
+            )
         self._failed_starts = 0
-        actor.node, actor.place = worker[NODE], worker[PLACE]
+        actor.node, actor.name = worker[NODE], f"{actor.name}@{worker[PLACE]}"
         self._idle.append(actor)
 
     def _collect(self, future: Any) -> tuple[Evaluation | FailedEvaluation, bool]:
@@ -245,23 +226,12 @@ class RayPool:
             self._resize()
         else:
             self._idle.append(running.actor)
-        return Event(running.job, running.actor.full_name, result)
+        return Event(running.job, running.actor.name, result)
 
 
 def describe_actor_death(error: BaseException) -> str:
     """Return why a worker was lost: one short line without Ray's ids, the same for the same cause."""
     text = legible(str(error))
-    kind, code = (re.search(pattern, text) for pattern in (r"Worker exit type: (\w+)", r"exit code[: ]+(-?\d+)"))
-    if kind:
-        return f"its process died (exit type {kind[1]}{f', code {code[1]}' if code else ''})"
-    if "its node has died" in text:
-        return "its node died"
-    without_ids = re.sub(r" ?\b[0-9a-f]{16,}\b", "", text)
-    sentence = re.split(r"(?<=\.) |\bclass_name:", without_ids)[0].strip()
-    return f"{type(error).__name__}: {sentence}"[:LONGEST] if sentence else type(error).__name__
-
-
-def _init_error(error: BaseException) -> str:
-    """Return why an actor's constructor raised: the last line of Ray's message."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return legible(lines[-1])[:700] if lines else type(error).__name__
+    if died := re.search(r"because (its .+? died)\.(?: Worker exit type: (\w+))?", text):
+        return f"{died[1]} ({died[2]})" if died[2] else died[1]
+    return f"{type(error).__name__}: {re.sub(r' ?[0-9a-f]{16,}', '', text).partition('. ')[0]}"[:LONGEST]

@@ -2,9 +2,8 @@
 
 import gc
 import os
-import platform
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fmnas.platform.environment import package_version
@@ -23,7 +22,7 @@ from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 BuildTrainer = Callable[[Data | None], Trainer]
 """Builds a worker's trainer from the data; pickled to the node."""
 
-FMNAS, PYTHON, TORCH, PLACE, NODE = "fmnas", "python", "torch", "place", "node"
+VERSIONS, PLACE, NODE = "versions", "place", "node"
 """The keys of what a worker says of itself: plain strings, which another version of fmnas understands."""
 
 
@@ -62,7 +61,7 @@ class Worker:
         """Return versions and place, once the trainer is built."""
         import ray
 
-        return {**versions(), PLACE: self._place, NODE: ray.get_runtime_context().get_node_id()}
+        return {VERSIONS: versions(), PLACE: self._place, NODE: ray.get_runtime_context().get_node_id()}
 
     def evaluate(self, trial: Trial, seconds: float, job: JobKey) -> Evaluation | FailedEvaluation:
         """Return the evaluation, or why it failed. seconds: deadline. job: its key in reports of progress.
@@ -78,34 +77,10 @@ class Worker:
         return result
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that must agree on all nodes: of fmnas exactly, of Python and torch by minor version."""
-    return {
-        FMNAS: package_version("fmnas") or "unknown",
-        PYTHON: _minor(platform.python_version()),
-        TORCH: _minor(package_version("torch") or "unknown"),
-    }
+def versions() -> str:
+    """Return the versions that must agree on all nodes: of fmnas, and of torch by minor version. Ray compares Python's.
 
-
-def version_error(worker: Any, own: Mapping[str, str]) -> str:
-    """Return why a worker must not serve a driver with versions `own`; empty if it may."""
-    info = worker if isinstance(worker, dict) else {}
-    version = info.get(FMNAS, "of an unknown older version")
-    if version == own[FMNAS]:
-        return ""
-    return (
-        f"{info.get(PLACE, 'a node')} has fmnas {version}, the driver has {own[FMNAS]}; do not mix their results. "
-        f"Install fmnas {own[FMNAS]} on every node, restart Ray there, and resume"
-    )
-
-
-def version_warning(worker: Mapping[str, str], own: Mapping[str, str]) -> str:
-    """Return which other versions differ, which may change results by rounding; empty if none does."""
-    different = [
-        f"{name} {worker[name]} (driver: {own[name]})" for name in (PYTHON, TORCH) if worker[name] != own[name]
-    ]
-    return f"{worker[PLACE]} has {', '.join(different)}; its results may differ in rounding" if different else ""
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
+    Another torch rounds differently.
+    """
+    torch = ".".join((package_version("torch") or "unknown").split(".")[:2])
+    return f"fmnas {package_version('fmnas')} and torch {torch}"

@@ -173,6 +173,7 @@ def test_lists_have_a_line_each(what: str, name: str, capsys: Capture) -> None:
 
 
 @pytest.mark.usefixtures("all_figures")
+@pytest.mark.usefixtures("quick_stores")
 def test_real_data_real_ray_real_mlflow(tmp_path: Path, capsys: Capture) -> None:
     """The quickstart with less data: FashionMNIST, two workers, SQLite; then its MLflow tree."""
     out = tmp_path / "run"

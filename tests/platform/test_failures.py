@@ -37,6 +37,7 @@ def results(out: Path) -> set[tuple[str, ...]]:
     return {(r["run"], r["trial"], r["x1"], r["h1"], r["objective"]) for r in rows(out)}
 
 
+@pytest.mark.usefixtures("quick_stores")
 def test_a_failure_and_a_timeout_differ_in_every_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,13 +25,12 @@ from fmnas.platform.experiment.events import (
 )
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.mlflow.client import TrackingSettings
 from fmnas.platform.mlflow.reconciler import Reconciler
+from fmnas.platform.mlflow.settings import TrackingSettings
 from fmnas.platform.mlflow.sync import MlflowSync, TrackingReport
-from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
+from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, LOST
 
-SPACE = Space([Real("rate", 1e-4, 1e-1, log=True), Real("momentum", 0.0, 1.0), Nominal("op", ["a", "b"])])
 FULL = 10
 """Epochs of a full evaluation."""
 CONFIG = {
@@ -54,7 +53,6 @@ class LoggedExperiment:
             "an experiment",
             "abc",
             tags={"problem": "toy", "dataset": "", "commit": "deadbeef"},
-            space=SPACE,
             artifacts=self.directory.artifacts,
             is_own=True,
         )
@@ -142,6 +140,11 @@ class Store:
         """The files of a run, by name."""
         folder = Path(self.runs[run].info.artifact_uri.removeprefix("file://"))
         return {path.name: path for path in folder.iterdir()}
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmnas.platform.mlflow.sync.POLL_SECONDS", 0.05)
 
 
 @pytest.fixture

@@ -24,9 +24,8 @@ SECRET = "S3cr/et"
 @pytest.mark.parametrize(
     "uri",
     [
-        *("sqlite:///mlflow.db", "sqlite:////data/mlflow.db", "sqlite:///a@b:c/m.db"),
-        *("http://127.0.0.1:5000", "https://mlflow.example.org/path", "https://me@host:5000"),
-        *("postgresql+psycopg2://me@db/m", "postgresql+psycopg2://me@db/m?passfile=/home/me/.pgpass"),
+        *("sqlite:///mlflow.db", "sqlite:///a@b:c/m.db", "https://me@host:5000/path"),
+        "postgresql+psycopg2://me@db/m?passfile=/home/me/.pgpass",
     ],
 )
 def test_usable_uris(uri: str) -> None:
@@ -39,10 +38,8 @@ def test_usable_uris(uri: str) -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        *("file:///data/mlruns", "./mlruns", "", "databricks", "ftp://host/x", "postgres://host/db"),
-        *("sqlite://", "sqlite:///:memory:", "sqlite:////data/a%20b/mlflow.db", "http://"),
-        *("mysql+nodriver://host/db", "postgresql+a.b://h/d", "postgresql+.b://h/d"),
-        *("http://[broken", "mysql://[broken/", "sqlite://[broken/", "http://host:port"),
+        *("./mlruns", "", "ftp://host/x", "postgres://host/db", "mysql+nodriver://host/db", "postgresql+.b://h/d"),
+        *("sqlite://", "sqlite:///:memory:", "sqlite:////data/a%20b/mlflow.db", "http://", "http://[broken"),
     ],
 )
 def test_unusable_uris_are_refused_with_those_that_are_allowed(uri: str) -> None:
@@ -57,18 +54,13 @@ def test_unusable_uris_are_refused_with_those_that_are_allowed(uri: str) -> None
     [
         ("http://alice:S3cr%2Fet@127.0.0.1:9/", "http://alice:***@127.0.0.1:9/"),
         ("https://h/p?access_token=S3&x=1", "https://h/p?access_token=***&x=1"),
-        ("postgresql+psycopg2://me:S3/ss@db/m", "postgresql+psycopg2://me:***@db/m"),
         ("postgresql+psycopg2://me:S3?ss@db:5432/m", "postgresql+psycopg2://me:***@db:5432/m"),
         ("postgresql+psycopg2:///m?user=me&password=S3", "postgresql+psycopg2:///m?user=me&password=***"),
         ("mssql+pyodbc:///?odbc_connect=Driver%3DX%3BPWD%3DS3", "mssql+pyodbc:///?odbc_connect=***"),
         ("postgresql+psycopg2://me:S3cr@t@db/m", "postgresql+psycopg2://me:***@db/m"),
-        ("postgresql+psycopg2://me:S3cr t@db/m", "postgresql+psycopg2://me:***@db/m"),
-        ("http://alice:12/S3cr@h", "http://alice:***@h"),
-        ("http://alice:S3cr#x@h", "http://alice:***@h"),
-        ("http://[alice:S3cr@h", "http://[alice:***@h"),
+        ("http://[alice:12/S3cr#x@h", "http://[alice:***@h"),
         ("http://alice:S3cr\n@h", "http://alice:***@h"),
         ("alice:S3cr@host:5000", "alice:***@host:5000"),
-        ("http://alice:***@h", "http://alice:***@h"),
     ],
 )
 def test_a_password_is_refused_and_hidden(uri: str, redacted: str) -> None:
@@ -85,7 +77,7 @@ def test_a_uri_that_cannot_be_parsed_is_not_repeated() -> None:
     assert "S3cr" not in str(error.value)
 
 
-@pytest.mark.parametrize("override", ["tracking.uri={}", "tracking={{uri: '{}'}}", "tracking={}", "tracking.uri.x={}"])
+@pytest.mark.parametrize("override", ["tracking.uri={}", "tracking={}"])
 def test_a_password_on_the_command_line_is_wrong_input_and_not_repeated(
     override: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,7 +148,7 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, set[str]]]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}", headers
         server.shutdown()
@@ -198,8 +190,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     ("command", "variables", "header"),
     [
         ("sync", VARIABLES, LOGIN),
-        ("sync", {"MLFLOW_TRACKING_TOKEN": "hunter2"}, "Bearer hunter2"),
-        ("resume", VARIABLES, LOGIN),
+        ("resume", {"MLFLOW_TRACKING_TOKEN": "hunter2"}, "Bearer hunter2"),
         ("ui", VARIABLES, LOGIN),
     ],
 )

@@ -1,6 +1,5 @@
 """The SQLite store of a run directory: complete or absent, replaced if it cannot be used, and never outside."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-import yaml
 from mlflow import MlflowClient
 
 from fmnas.platform.cli import main
@@ -149,17 +147,6 @@ def test_a_directory_with_any_other_name_has_its_store(tmp_path: Path, quick_sto
     places = [run.info.artifact_uri for run in runs(out / "mlflow.db")]
     assert all(quote(out.name, safe="") in place or out.as_uri() in place for place in places)
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
-
-
-def test_a_run_writes_down_where_a_relative_store_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_store: Path
-) -> None:
-    shutil.copy(whole_store, tmp_path / "mine.db")
-    monkeypatch.chdir(tmp_path)
-    assert main([*QUICK, "--out", "run", "-o", "tracking.uri=sqlite:///mine.db"]) == 0
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["tracking"]["uri"] == f"sqlite:///{tmp_path}/mine.db"
-    assert trials(tmp_path / "mine.db") == TRIALS
-    assert sorted(os.listdir(tmp_path)) == ["mine.db", "run"]
 
 
 def test_a_relative_store_is_the_same_wherever_one_resumes(

@@ -44,7 +44,7 @@ def test_a_server_that_comes_and_goes_is_sent_everything_once(
             server.start()
         if trial.id == 10:
             while not server.trials():
-                time.sleep(0.1)
+                time.sleep(0.05)
         if trial.id == 15:
             server.kill()
         return evaluate(self, trial)

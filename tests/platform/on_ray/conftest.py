@@ -7,7 +7,7 @@ import pytest
 
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.progress_actor import ProgressBoard
-from fmnas.platform.workers.ray_worker import NODE, PLACE, versions
+from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, versions
 
 _connected: list[Any] = []
 """That Ray, from the first test that needs it to the last one of this folder."""
@@ -44,7 +44,7 @@ class FakeRay:
         from ray import exceptions
 
         self.exceptions = exceptions
-        self.answers = {"ready": {**versions(), PLACE: "host:1", NODE: "a"}, "read": {}, **answers}
+        self.answers = {"ready": {VERSIONS: versions(), PLACE: "host:1", NODE: "a"}, "read": {}, **answers}
         self.done = {"ready", "evaluate", "read"}
         self.cpus = {"a": 1.0}
         self.killed: list[int] = []
@@ -86,6 +86,9 @@ class FakeRay:
 
     def put(self, data: Any) -> Any:
         return data
+
+    def shutdown(self) -> None:
+        pass
 
     def kill(self, actor: Any, no_restart: bool) -> None:
         if actor.number:

@@ -83,18 +83,18 @@ class ThreadedAndDeaf(Threaded):
         return super().evaluate(trial)
 
 
-MakePool = Callable[[Callable[[Data | None], Trainer], float], Pool]
+MakePool = Callable[[str, Callable[[Data | None], Trainer], float], Pool]
 Answer = Callable[[Pool, Job], Event]
 
 
-@pytest.fixture(params=["in-process", "ray"])
+@pytest.fixture
 def make_pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
-    """make_pool(build, trial_seconds); a worker on Ray is killed much later than it should answer."""
+    """make_pool(kind, build, trial_seconds); a worker on Ray is killed much later than it should answer."""
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 300.0)
     with ExitStack() as stack:
 
-        def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
-            if request.param == "in-process":
+        def make(kind: str, build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
+            if kind == "in-process":
                 return InProcessPool(build(TASK.load()), trial_seconds)
             connected = request.getfixturevalue("ray")
             pool = RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds=trial_seconds)
@@ -115,45 +115,41 @@ def check_timed_out(event: Event, seconds: float) -> None:
     assert "budget.trial_seconds" in event.result.reason
 
 
-def test_a_job_past_its_deadline_ends_and_its_worker_takes_the_next(make_pool: MakePool, answer: Answer) -> None:
-    pool = make_pool(Scripted, 2.0)
-    first = answer(pool, job(NAP))
-    assert isinstance(first.result, Evaluation)
-    for _ in range(2):
-        late = answer(pool, job(HOLD))
-        check_timed_out(late, 2.0)
-        assert late.worker == first.worker
-    last = answer(pool, job(NAP))
-    assert isinstance(last.result, Evaluation)
-    assert last.worker == first.worker, "the same process"
-
-
-@pytest.mark.parametrize("build", [Threaded, ThreadedAndDeaf])
-def test_seeds_in_threads_end_with_their_job(
-    make_pool: MakePool, answer: Answer, build: type[Threaded], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["in-process", "ray"])
+def test_a_job_past_its_deadline_ends_and_its_worker_takes_the_next(
+    make_pool: MakePool, answer: Answer, kind: str
 ) -> None:
-    pool = make_pool(build, 3.0)
-    if build is ThreadedAndDeaf:
-        monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 1.0)
-    check_timed_out(answer(pool, job(0, ENDLESS)), 3.0)
+    pool = make_pool(kind, Scripted, 1.0)
+    late = answer(pool, job(HOLD))
+    check_timed_out(late, 1.0)
+    after = answer(pool, job(NAP))
+    assert isinstance(after.result, Evaluation)
+    assert after.worker == late.worker, "the same process"
+    if kind == "ray":
+        assert after.result.objective == 0.0, "what the job held is free"
+
+
+@pytest.mark.parametrize(
+    ("kind", "build"), [("in-process", Threaded), ("in-process", ThreadedAndDeaf), ("ray", Threaded)]
+)
+def test_seeds_in_threads_end_with_their_job(
+    make_pool: MakePool, answer: Answer, kind: str, build: type[Threaded]
+) -> None:
+    pool = make_pool(kind, build, 2.0)
+    check_timed_out(answer(pool, job(0, ENDLESS)), 2.0)
     after = answer(pool, job(0))
     assert isinstance(after.result, Evaluation)
     assert after.result.seconds == 0.0, "threads that were left"
     assert after.result == Threaded(TASK.load()).evaluate(job(0).trial)
 
 
-def test_a_ray_worker_keeps_nothing_and_is_killed_if_it_does_not_answer(
-    ray: Any, monkeypatch: pytest.MonkeyPatch, answer: Answer
-) -> None:
-    pool = RayPool(ray, Scripted, None, WorkersConfig(), 1, trial_seconds=2.0)
-    check_timed_out(answer(pool, job(HOLD)), 2.0)
-    after = answer(pool, job(NAP))
-    assert isinstance(after.result, Evaluation)
-    assert after.result.objective == 0.0, "what the job held is free"
-    monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 1.0)
-    check_timed_out(answer(pool, job(HANG)), 2.0)
+def test_a_ray_worker_that_does_not_answer_is_killed(ray: Any, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 0.5)
+    pool = RayPool(ray, Scripted, None, WorkersConfig(), 1, trial_seconds=1.0)
+    late = answer(pool, job(HANG))
+    check_timed_out(late, 1.0)
     assert pool.capacity == 0
     again = answer(pool, job(NAP))
     assert isinstance(again.result, Evaluation)
-    assert again.worker != after.worker, "another process"
+    assert again.worker != late.worker, "another process"
     pool.close()

@@ -15,7 +15,7 @@ from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile
-from fmnas.platform.workers.cluster import LocalCluster, session_directory
+from fmnas.platform.workers.cluster import session_directory
 from fmnas.platform.workers.factory import _ship_source
 from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.platform.workers.ray_pool import RayPool
@@ -98,14 +98,15 @@ def job(deed: str) -> Job:
 
 
 def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
-    ray: Any, mine: Path, answer: Answer, capfd: pytest.CaptureFixture[str]
+    ray: Any, mine: Path, answer: Answer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 0.5)
     name = f"{mine}:does"
     file = _ship_source(ray, name)
     shutil.rmtree(mine.parent)  # as on a node that lacks it
     workers = pool(ray, name, file)
     events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "cancel", "print", "hang", "kill", "fine")}
-    time.sleep(2.0)  # Ray's own message of a dead worker would come within a second
+    time.sleep(1.0)  # Ray's own message of a dead worker would have come by then
     workers.close()
     assert "raylet" not in "".join(capfd.readouterr())
     results = {deed: event.result for deed, event in events.items()}
@@ -126,7 +127,7 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
     assert reasons["raise"] == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 15)"
     assert reasons["cancel"] == "TrainingFailedError: CancelledError: by whom (mine.py, line 18)"
     assert "sys.exit" in reasons["exit"]
-    logs = Path(LocalCluster.of(ray).logs)
+    logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     assert logs.is_relative_to(session_directory())
     written = [path.stat().st_size for path in logs.glob("worker-*.out*")]
     assert 0 < sum(written) < 12 * 1024**2  # of 30 MB

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fmnas.platform.workers.cluster import max_workers, workers_that_fit
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool, timed_out
 from fmnas.platform.workers.ray_pool import RayPool, describe_actor_death
-from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
+from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, build_trainer, versions
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
@@ -51,7 +52,12 @@ def job(number: int = 0, epochs: int = 1) -> Job:
     return Job("random/repeat-0", Trial(number, {**configuration, "momentum": 0.9}, epochs, "random", seed=7))
 
 
-def test_a_job_is_answered_with_its_evaluation(pool: Pool, give: Give, wait: Wait) -> None:
+def test_a_job_is_answered_with_its_evaluation_also_after_one_that_failed(pool: Pool, give: Give, wait: Wait) -> None:
+    give(pool, replace(job(), trial=replace(job().trial, epochs=0)))
+    failed = wait(pool)
+    assert isinstance(failed.result, FailedEvaluation)
+    assert failed.result.status == FAILED
+    assert "epochs" in failed.result.reason
     give(pool, job())
     assert pool.capacity == 1
     event = wait(pool)
@@ -59,55 +65,13 @@ def test_a_job_is_answered_with_its_evaluation(pool: Pool, give: Give, wait: Wai
     assert event.job == job()
     expected = TASK.trainer.evaluate(job().trial)
     assert replace(event.result, seconds=0.0) == replace(expected, seconds=0.0)
-
-
-def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
-    pool: Pool, capsys: pytest.CaptureFixture[str], give: Give, wait: Wait
-) -> None:
-    give(pool, replace(job(), trial=replace(job().trial, epochs=0)))
-    event = wait(pool)
-    assert isinstance(event.result, FailedEvaluation)
-    assert event.result.status == FAILED
-    assert "epochs" in event.result.reason
-    give(pool, job())
-    done = wait(pool)
-    assert isinstance(done.result, Evaluation)
-    assert done.worker == event.worker, "one worker has one name, however its trials end"
-
-
-class OfTwoWordsError(Exception):
-    """Pickle, which calls it with the one word that it has, cannot make it again."""
-
-    def __init__(self, one: str, other: str) -> None:
-        super().__init__(f"{one} and {other}")
-
-
-class Odd:
-    """A trainer whose trials raise that."""
-
-    def __init__(self, data: None) -> None:
-        pass
-
-    def evaluate(self, trial: Trial) -> Evaluation:
-        raise OfTwoWordsError("this", "that")
-
-
-def test_an_exception_that_pickle_cannot_bring_home_is_the_trials_own(
-    ray: Any, answer: Callable[[Pool, Job], Event]
-) -> None:
-    pool = RayPool(ray, Odd, None, WorkersConfig(), 1)
-    first, second = answer(pool, job()), answer(pool, job(1))
-    pool.close()
-    assert isinstance(first.result, FailedEvaluation)
-    assert first.result.status == FAILED
-    assert first.result.reason == "OfTwoWordsError: this and that"
-    assert second.worker == first.worker, "the worker lives on"
+    assert event.worker == failed.worker, "one worker has one name, however its trials end"
 
 
 def test_a_killed_worker_is_lost_and_replaced_and_its_trial_resumes(
     ray: Any, tmp_path: Path, give: Give, wait: Wait
 ) -> None:
-    folder, long = tmp_path / "checkpoints", job(1, 20)
+    folder, long = tmp_path / "checkpoints", job(1, 8)
     expected = TASK.trainer.evaluate(long.trial)
     settings = replace(SETTINGS, checkpoints=Checkpoints(folder, every=1))
     pool = RayPool(ray, partial(build_trainer, "joint", settings, Hardware()), SPLIT, WorkersConfig(), 1)
@@ -168,15 +132,10 @@ def died(who: str, detail: str) -> str:
         (
             "its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits "
             "with a connection error code 2. End of file. Some common causes include: (1) the process was killed by",
-            "its process died (exit type SYSTEM_ERROR)",
+            "its worker process has died (SYSTEM_ERROR)",
         ),
-        (
-            "its worker process has died. Worker exit type: USER_ERROR Worker exit detail: Worker exits with an exit "
-            "code 1.",
-            "its process died (exit type USER_ERROR, code 1)",
-        ),
-        ("its node has died. Node Id: " + "0a" * 28, "its node died"),
-        ("of nothing known", "RayError: The actor died unexpectedly before finishing this task."),
+        ("its node has died. Node Id: " + "0a" * 28, "its node has died"),
+        ("of nothing known", "RayError: The actor died unexpectedly before finishing this task"),
     ],
 )
 def test_workers_that_died_alike_are_lost_for_the_same_short_reason(
@@ -191,7 +150,7 @@ def test_workers_that_died_alike_are_lost_for_the_same_short_reason(
         assert event is not None
         assert event.result == FailedEvaluation(LOST, reason)
     gone = fake.exceptions.RayError(f"The actor {'0b' * 16} is unavailable: it is gone. The task may have run.")
-    assert describe_actor_death(gone) == "RayError: The actor is unavailable: it is gone."
+    assert describe_actor_death(gone) == "RayError: The actor is unavailable: it is gone"
 
 
 def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
@@ -262,31 +221,28 @@ def test_a_cluster_without_resources_is_reported(monkeypatch: pytest.MonkeyPatch
     fake.cpus = {}
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, notify=notices.append)
     assert pool.next_event(0.001) is None
-    assert "fit on no node" in notices[-1]
-    fake.cpus, fake.done = {"a": 1.0}, set()
-    assert pool.next_event(0.001) is None
-    assert "starting" in notices[-1]
+    assert "on no node" in notices[-1]
 
 
-@pytest.mark.parametrize("info", [{FMNAS: "0.0.9", PLACE: "far:7"}, None])
-def test_a_worker_of_another_version_is_refused_by_name(fake_ray: Any, info: dict[str, str] | None) -> None:
-    pool = RayPool(fake_ray(ready=info and {**versions(), **info}), BUILD, None, WorkersConfig(), 1)
+@pytest.mark.parametrize("info", [{VERSIONS: "fmnas 0.0.9", PLACE: "far:7"}, {"fmnas": "0.0.9", PLACE: "far:7"}])
+def test_a_worker_of_another_version_is_refused_by_name(fake_ray: Any, info: dict[str, str]) -> None:
+    pool = RayPool(fake_ray(ready=info), BUILD, None, WorkersConfig(), 1)
     with pytest.raises(ExperimentFailed) as caught:
         pool.next_event(0.0)
-    for text in (versions()[FMNAS], *(info or {}).values()):
+    for text in (versions(), info.get(VERSIONS, "older"), "far:7"):
         assert text in str(caught.value)
 
 
-def test_another_python_or_torch_is_reported_once(fake_ray: Any, give: Give) -> None:
-    fake = fake_ray(ready={**versions(), PYTHON: "3.99", TORCH: "1.0", PLACE: "far:7", NODE: "a"})
-    fake.cpus, fake.done = {"a": 2.0}, {"ready"}
-    notices: list[str] = []
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 2, notify=notices.append)
-    give(pool, job())
-    pool.next_event(0.0)
-    assert pool.capacity == 2
-    (notice,) = notices
-    assert all(text in notice for text in ("far:7", "python 3.99", "torch 1.0"))
+def test_a_local_cluster_whose_node_died_ends_the_experiment(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
+    dead = [("monitor", None)]
+    node = SimpleNamespace(dead_processes=lambda: dead, get_logs_dir_path=lambda: "/logs")
+    pool = RayPool(fake_ray(), BUILD, None, WorkersConfig(), 1, own_node=node)
+    assert pool.next_event(0.0) is None, "Ray needs no monitor"
+    dead.append(("raylet", None))
+    with pytest.raises(ExperimentFailed, match=r"^raylet .* /logs\."):
+        pool.next_event(0.0)
+    assert pool.capacity == pool.size == 0
 
 
 def test_workers_that_cannot_be_built_end_the_experiment_with_the_reason(
@@ -327,7 +283,7 @@ def test_how_many_workers_fit(nodes: list[tuple[float, float]], cpus: float, gpu
 NODES = [{"CPU": 4.0, "GPU": 2.0}, {"CPU": 6.0}]
 
 
-@pytest.mark.parametrize(("count", "wanted", "most"), [("auto", 3, 3), ("auto", 99, 99), (10, 3, 10)])
+@pytest.mark.parametrize(("count", "wanted", "most"), [("auto", 99, 99), (10, 3, 10)])
 def test_how_many_workers_there_may_be(count: int | str, wanted: int, most: int) -> None:
     assert max_workers(NODES, count, 1, 0, wanted) == most
 
@@ -335,10 +291,8 @@ def test_how_many_workers_there_may_be(count: int | str, wanted: int, most: int)
 @pytest.mark.parametrize(
     ("count", "cpus", "gpus", "words"),
     [
-        ("auto", 1, 3, ["workers.gpus = 3", "2 GPUs"]),
-        ("auto", 8, 0, ["workers.cpus = 8", "6 CPUs"]),
+        ("auto", 8, 0, ["workers.cpus = 8", "6 CPUs", "2 GPUs"]),
         ("auto", 6, 1, ["workers.cpus = 6", "workers.gpus = 1"]),
-        (11, 1, 0, ["workers.count = 11", "10 fit"]),
         (9, 0.1, 0.25, ["workers.count = 9", "8 fit"]),
     ],
 )

@@ -94,12 +94,12 @@ def test_on_ray_the_pool_knows_the_epochs_of_its_jobs_and_loses_nothing_with_the
 ) -> None:
     monkeypatch.setattr(progress_actor, "POLL_SECONDS", 0.0)
     pool = RayPool(ray, Slow, None, WorkersConfig(), 1)
-    give(pool, Job("random/repeat-0", Trial(4, {}, 50, "random")))
+    give(pool, Job("random/repeat-0", Trial(4, {}, 30, "random")))
     while not pool.progress():
         assert pool.next_event(0.1) is None
     ((key, epochs),) = pool.progress().items()
     assert key == ("random/repeat-0", 4)
-    assert 0 < epochs <= 50
+    assert 0 < epochs <= 30
     ray.kill(pool._progress.actor)
     assert isinstance(wait(pool).result, Evaluation)
     assert pool.progress() == {}
