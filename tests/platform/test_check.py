@@ -174,11 +174,11 @@ def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("use", "options", "words"),
     [
-        ("bofm", [], ["optimizer = 'bofm'", "'bo-fm'"]),
+        ("bofm", [], ["optimizer = 'bofm'", "bo-fm,"]),
         ("{mine}:Odd", [], ["mine.py:Odd"]),
         ("{mine}:Nothing", [], ["has no Nothing"]),
         ("nowhere:Mine", [], ["nowhere"]),
-        ("{mine}:Mine", ["-o", "slw=1"], ["slw", "'slow'"]),
+        ("{mine}:Mine", ["-o", "slw=1"], ["slw: unknown key; allowed are slow"]),
         ("{mine}:Mine", ["-o", "slow=very"], ["slow = 'very'"]),
         ("{mine}:Mine", ["-o", "slow"], ["key=value"]),
         ("optuna:GridSampler", [], ["search_space"]),
