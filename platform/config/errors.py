@@ -57,7 +57,7 @@ def format_errors(
         key, text = ".".join(map(_format_key, path)), item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             names = [*_find_keys(schema, path[len(prefix) : -1]), *also]
-            lines[key] = [f"unknown key; allowed are {', '.join(names)}"]
+            lines[key] = [f"unknown key; allowed are {', '.join(names) or 'none'}"]
         elif item["type"] == "missing":
             lines[key] = ["missing, and it has no default"]
         else:

@@ -82,18 +82,3 @@ def test_nominal_spaces(name: str) -> None:
     assert [v.vertices for v in space.discrete] == [tuple(range(n)) for n in sizes]
     for variable, n in zip(space.discrete, sizes, strict=True):
         assert variable.adjacency.sum() == n * (n - 1), "every value is adjacent to every other"
-
-
-@pytest.mark.parametrize(
-    ("name", "reals", "integers"),
-    [
-        *((name, 2, [99, 99]) for name in ("pressure_vessel", "pressure_vessel_constrained")),
-        *((name, 6, [11]) for name in ("speed_reducer", "speed_reducer_constrained")),
-        *((name, 3, [284]) for name in ("environmental_model", "environmental_model_correct")),
-    ],
-)
-def test_ordered_spaces_without_noise(name: str, reals: int, integers: list[int]) -> None:
-    problem = SYNTHETIC[name]
-    assert problem.trainer.noise == 0.0
-    assert [(v.low, v.high, v.log) for v in problem.space.continuous] == [(-1.0, 1.0, False)] * reals
-    assert [(v.low, v.high) for v in problem.space.discrete] == [(0, high) for high in integers]
