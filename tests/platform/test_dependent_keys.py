@@ -1,7 +1,6 @@
 """Keys that depend on other keys: defaults, what an override leaves without a meaning, what has no effect."""
 
 import json
-import warnings
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -195,24 +194,3 @@ def test_entry_points_of_other_distributions_are_names(
     for what in ("problems", "optimizers"):
         assert main(["list", what]) == 0
         assert ["added", values[what]] in [line.split() for line in capsys.readouterr().out.splitlines()]
-
-
-STRANGE = """
-from fmnas.baselines import RandomSearch
-
-
-class Strange(RandomSearch):
-    def __init__(self, space, *, copy: bool = True, json: int = 1, model_dump: int = 2, **others):
-        super().__init__(space, **others)
-"""
-
-
-def test_options_may_have_the_names_of_attributes_of_their_schema() -> None:
-    Path("strange.py").write_text(STRANGE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        entry = {"name": "strange", "use": "strange.py:Strange", "copy": False, "model_dump": 5}
-        config = check_config({**GOOD, "optimizers": [entry]}, "here")
-    assert config.optimizers[0].settings == {"copy": False, "json": 1, "model_dump": 5}
-    entry["copy"] = 3
-    assert "optimizers.0.copy = 3" in refusal({**GOOD, "optimizers": [entry]})
