@@ -302,6 +302,8 @@ OPTIMIZERS = {
         ("cocabo", "baselines.cocabo:CoCaBO", "bandits for discrete variables, a Gaussian process for the rest"),
         ("casmopolitan", "baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
         ("rounding-gp", "baselines.rounding_gp:RoundingGP", "a Gaussian process on relaxed codes, rounded"),
+        ("mivabo", "baselines.mivabo:MiVaBO", "Thompson sampling with a linear model of bits and Fourier features"),
+        ("gp-sa", "baselines.gp_annealing:GPAnnealing", "a Gaussian process, its acquisition by simulated annealing"),
         ("tpe", "baselines.tpe:TPE", "tree-structured Parzen estimators (Optuna)"),
         ("smac", "baselines.smac:SMAC", "a random forest and expected improvement (smac)"),
         ("botorch", "baselines.botorch:BoTorch", "BoTorch's Gaussian process for mixed spaces"),

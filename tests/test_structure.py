@@ -34,9 +34,9 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_270,
-    "trainers": 3_600,
+    "trainers": 3_700,
     "optimizers": 3_450,
-    "baselines": 1_900,
+    "baselines": 2_850,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
