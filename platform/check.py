@@ -7,12 +7,14 @@ or ends that process is broken, and the last one. Output of the rules is dropped
 import multiprocessing
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +33,7 @@ from fmnas.platform.registry import (
 )
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
-from fmnas.testing import OptimizerContract, Subject, optimizers
+from fmnas.testing import OptimizerContract, Subject
 from fmnas.testing.subject import DESIGN, DESIGN_SEED, EPOCHS
 
 EVALUATIONS = 50
@@ -39,9 +41,11 @@ EVALUATIONS = 50
 STARTUP_SECONDS = 60.0
 """How much longer the first rule may take: its process imports what it needs."""
 RULES = [name for name in vars(OptimizerContract) if name.startswith("test_")]
+MODULE = "from fmnas.testing import OptimizerContract\n"
+"""What pytest collects: a module of the package itself would be imported by a second name."""
 PYTEST_OPTIONS = (
     *("-q", "--noconftest", "--import-mode=importlib", "-p", "no:cacheprovider", "-c", os.devnull),
-    *("-o", f"python_classes={OptimizerContract.__name__}", optimizers.__file__),
+    *("-o", "python_classes=OptimizerContract"),
 )
 
 
@@ -154,7 +158,10 @@ def run_rules(subject: Subject, report: Callable[[Finding], None]) -> None:
     """Run every rule in this process. report: called after each, with its name in the contract."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
-    pytest.main(list(PYTEST_OPTIONS), [_Plugin(subject, report)])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "test_rules.py")
+        path.write_text(MODULE)
+        pytest.main([*PYTEST_OPTIONS, "--rootdir", folder, str(path)], [_Plugin(subject, report)])
 
 
 class _Plugin:

@@ -40,14 +40,14 @@ LINE_BUDGETS = {
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
-    "platform": 9_420,
+    "platform": 9_430,
     "platform/config": 1_030,
     "platform/display": 830,
     "platform/experiment": 2_490,
     "platform/mlflow": 950,
     "platform/report": 560,
     "platform/runner": 850,
-    "platform/workers": 1_130,
+    "platform/workers": 1_140,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

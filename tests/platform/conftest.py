@@ -115,21 +115,6 @@ class Server:
         return Counter((run["fmnas.run"], run["fmnas.trial"]) for run in self.runs() if "fmnas.trial" in run)
 
 
-@pytest.fixture
-def server_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
-    """server_on(store): a server, not yet started, and killed in the end."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    made: list[Server] = []
-
-    def make(store: str) -> Server:
-        made.append(Server(store, tmp_path))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.kill()
-
-
 @pytest.fixture(scope="session")
 def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MLflow makes its tables once; the tests copy the file."""
@@ -152,9 +137,13 @@ def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(server_on: Callable[[str], Server], tmp_path: Path) -> Server:
-    """On a SQLite file."""
-    return server_on(f"sqlite:///{tmp_path / 'server.db'}")
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_store: Path) -> Iterator[Server]:
+    """A server on a SQLite file whose tables are there; not yet started, and killed in the end."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    shutil.copy(whole_store, tmp_path / "server.db")
+    made = Server(f"sqlite:///{tmp_path / 'server.db'}", tmp_path)
+    yield made
+    made.kill()
 
 
 def _give(pool: Pool, work: Job) -> None:

@@ -1,5 +1,7 @@
 """fmnas check: a line for each rule, whatever the optimizer does, and exit codes 0, 1 and 2."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,12 +112,14 @@ def broken(verdicts: dict[str, str]) -> dict[str, str]:
     return {rule: text for rule, text in verdicts.items() if text.startswith("FAILS")}
 
 
-@pytest.mark.parametrize(
-    ("use", "options"),
-    [("random", []), ("{mine}:Object", ["-o", "start=3"])],
-)
-def test_one_that_keeps_every_rule(mine: Path, use: str, options: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    code, verdicts, last = check_optimizer(use.format(mine=mine), capfd, *options)
+def test_the_command_runs_in_any_folder(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("fmnas")), "check", "random"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_one_that_keeps_every_rule(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, verdicts, last = check_optimizer(f"{mine}:Object", capfd, "-o", "start=3")
     assert (code, len(verdicts), broken(verdicts)) == (0, LINES, {})
     assert {text.split()[0] for text in verdicts.values()} == {"ok"}
     assert f"0 of {LINES} rules broken" in last
