@@ -314,6 +314,7 @@ OPTIMIZERS = {
         ("bohb", "baselines.bohb:BOHB", "Hyperband with kernel density models (hpbandster)"),
         ("cocabo", "baselines.cocabo:CoCaBO", "bandits for discrete variables, a Gaussian process for the rest"),
         ("casmopolitan", "baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
+        ("hybo", "baselines.hybo:HyBO", "additive hybrid kernels over all subsets of variables, sampled"),
         ("rounding-gp", "baselines.rounding_gp:RoundingGP", "a Gaussian process on relaxed codes, rounded"),
         ("tpe", "baselines.tpe:TPE", "tree-structured Parzen estimators (Optuna)"),
         ("smac", "baselines.smac:SMAC", "a random forest and expected improvement (smac)"),
