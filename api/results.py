@@ -85,7 +85,7 @@ class RunResults:
 
     @cached_property
     def tables(self) -> "Mapping[str, pd.DataFrame]":
-        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger, sanity_checks.
+        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger.
 
         Raises NoSuchResultError for another name.
         """

@@ -13,7 +13,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fmnas.comparison.analysis.retrained import read_retrained
+import pandas as pd
+
 from fmnas.comparison.analysis.trials import Budget, PlannedRun, read_trials
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import ReportContext
@@ -37,7 +38,7 @@ def context() -> ReportContext:
         environment=json.loads((EXAMPLE / "environment.json").read_text()),
         config_text=config.to_yaml(),
         finished=True,
-        retrained=read_retrained(EXAMPLE / "retrained.csv"),
+        retrained=pd.read_csv(EXAMPLE / "retrained.csv"),
         hypotheses=config.hypotheses,
         remarks=optimizer_notes(config),
         runs=[PlannedRun(run_name(name, r), name, r) for r in range(config.repeats) for name in names],

@@ -233,7 +233,7 @@ def figure(taken: Taken, path: Path) -> None:
         top = max(float((line - minimum).max()) for line in lines.values())
         set_log_scale(axes, max(least, top * 1e-8) / 1.5, top * 1.5)
     set_labels(axes, "evaluations", "mean best objective" + ("" if minimum is None else ", above the minimum"))
-    add_legend(drawn, look, {})
+    add_legend(drawn, look)
     drawn.savefig(path, dpi=DPI)
 
 

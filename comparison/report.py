@@ -1,19 +1,15 @@
 """From a table of trials to a report on disk: the page, its figures, and their numbers as CSV files.
 
-Areas and hypervolumes are in summary.json only.
-
 | file | one row per |
 |---|---|
 | curves.csv | trial: what its run had spent by then on every axis, its objective, the incumbent |
 | mean_curves.csv | optimizer and point of an axis: mean, standard error and 95% bootstrap interval |
 | checkpoints.csv | optimizer and share of the budget; repeat_0.. are the values of its repeats |
 | tests.csv | pair of optimizers |
-| retrained_tests.csv | pair of optimizers: the tests of the test errors, after a retraining |
 | targets.csv | optimizer and objective to reach; repeat_0.. are the evaluations that it took |
 | ledger.csv | run: its costs |
-| sanity_checks.csv | optimizer |
 
-Missing values are empty. The same results give the same bytes.
+Missing values are empty. The same results give the same bytes. Sanity checks and retrainings are in summary.json.
 """
 
 from collections.abc import Iterable
@@ -23,11 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.analysis.checkpoints import CheckpointRow
+from fmnas.comparison.analysis.checkpoints import CheckpointRow, Reached
 from fmnas.comparison.analysis.costs import in_working_time, ledger_table
 from fmnas.comparison.analysis.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
-from fmnas.comparison.analysis.efficiency import Reached
-from fmnas.comparison.analysis.sanity_checks import SanityChecks
 from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import draw_figures
 from fmnas.comparison.figures.canvas import Results
@@ -91,18 +85,14 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
         for row in target.rows
     ]
     pairs = ("first", "second", "repeats", "p", "p_corrected", "verdict")
-    tables = {
+    return {
         "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
         "mean_curves": mean_curves(curves),
         "checkpoints": _table(points, ("share", "epochs", "evaluations", "optimizer", "mean")),
         "tests": _table(map(vars, summary.tests.pairs), pairs),
         "targets": _table(reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
         "ledger": _table(map(vars, summary.ledger), ("run", "optimizer", "repeat")),
-        "sanity_checks": _table(map(_with_shares, summary.sanity_checks), ("optimizer", "trials")),
     }
-    if summary.retrained:
-        tables["retrained_tests"] = _table(map(vars, summary.retrained.tests.pairs), pairs)
-    return tables
 
 
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
@@ -119,13 +109,6 @@ def _with_repeats(row: CheckpointRow | Reached) -> dict[str, Any]:
     """A row with its repeats' values as columns."""
     columns = {name: value for name, value in vars(row).items() if name != "values"}
     return columns | {f"repeat_{repeat}": value for repeat, value in row.values.items()}
-
-
-def _with_shares(row: SanityChecks) -> dict[str, Any]:
-    """A row with the share of every origin as a column, and the warnings as one text."""
-    columns = {name: value for name, value in vars(row).items() if name not in ("shares", "warnings")}
-    shares = {f"share_{origin}": share for origin, share in row.shares.items()}
-    return {**columns, **shares, "warnings": "; ".join(row.warnings)}
 
 
 def _table(rows: Iterable[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:

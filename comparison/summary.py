@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.analysis.checkpoints import Checkpoint, FinalNumbers, checkpoints, final_table
+from fmnas.comparison.analysis.checkpoints import Checkpoint, FinalNumbers, Target, checkpoints, final_table, targets
 from fmnas.comparison.analysis.costs import LedgerRow, Pauses, Pending, ledger_rows
-from fmnas.comparison.analysis.efficiency import Area, Target, areas, targets
 from fmnas.comparison.analysis.formatting import format_number, format_share, is_missing
 from fmnas.comparison.analysis.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.analysis.retrained import Retrained, reduced_settings, retrained_summary
@@ -22,7 +21,6 @@ from fmnas.comparison.analysis.sanity_checks import (
     lost_trial_warnings,
     unused_method_warnings,
 )
-from fmnas.comparison.analysis.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.analysis.trials import Budget, PlannedRun, configuration_of, variable_columns
 from fmnas.comparison.analysis.verdict import caution, describe_power, headline, retrained_caution, retrained_headline
 from fmnas.search_spaces.records import FINISHED, WARM_START
@@ -45,8 +43,8 @@ class ReportContext:
     environment: versions, commit, host, devices; may be nested.
     config_text: the resolved configuration, as YAML.
     pending: trials suggested and not ended. finished: whether every run has spent its budget.
-    retrained: the table of `read_retrained`, if there is one. full_training: epochs, images and seeds of a full
-        training of the search, as `reduced_settings` takes them.
+    retrained: the table that `retrained_summary` takes, if there is one.
+    full_training: epochs, images and seeds of a full training of the search, as `reduced_settings` takes them.
     hypotheses: which pairs are tested, as `compare` takes them.
     remarks: what the reader must know and the trials do not show.
     runs: all runs of the experiment, whether or not they have begun.
@@ -113,7 +111,6 @@ class Summary:
 
     compared_at: the epochs at which all are compared. headline, caution: the result in words. optimizers: by name, the
     lowest mean first. ledger: a row per run. incidents: by optimizer. remarks, minimum: those of the context.
-    tradeoff: error against FLOPs; empty without FLOPs.
     """
 
     name: str
@@ -125,14 +122,12 @@ class Summary:
     optimizers: Mapping[str, FinalRow]
     tests: Comparisons
     checkpoints: tuple[Checkpoint, ...]
-    area: tuple[Area, ...]
     targets: tuple[Target, ...]
     ledger: tuple[LedgerRow, ...]
     sanity_checks: tuple[SanityChecks, ...]
     retrained: Retrained | None
     incidents: tuple[Incident, ...]
     remarks: tuple[Remark, ...]
-    tradeoff: tuple[Tradeoff, ...]
     minimum: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -167,7 +162,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         *failure_warnings(list(checks.values())),
         *lost_trial_warnings(ledger),
         *(remark.text for remark in context.remarks if not remark.optimizer),
-        retrained_caution(retrained, tests, reduced_settings(context.retrained, context.full_training)),
+        retrained_caution(retrained, reduced_settings(retrained, context.full_training)),
     ]
     return Summary(
         name=context.name,
@@ -179,14 +174,12 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         optimizers={name: _final_row(row, checks[name], trials, context) for name, row in final.rows.items()},
         tests=tests,
         checkpoints=tuple(points),
-        area=tuple(areas(curves, at / budget.epochs_per_evaluation)),
         targets=tuple(targets(curves, points[-1])) if points else (),
         ledger=ledger_rows(ledger),
         sanity_checks=tuple(checks.values()),
         retrained=retrained,
         incidents=_incidents(trials),
         remarks=tuple(context.remarks),
-        tradeoff=tuple(tradeoffs(trials, curves, at, budget)),
         minimum=context.minimum,
     )
 

@@ -6,7 +6,7 @@ Heavy modules are imported inside the functions.
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
-from fmnas.platform.display.summary import ResultPrinter, print_summary
+from fmnas.platform.display.summary import ResultPrinter, print_problems_summary, print_summary
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
@@ -167,16 +167,21 @@ def status(directory: Path, as_json: bool) -> int:
 
 
 def report(directories: Sequence[Path], out: Path | None) -> int:
-    """Write the table, figures and page of a run directory, or of several together."""
+    """Write the table, figures and page of a run directory, or of several together.
+
+    Directories of one problem are put into one report; those of several problems are compared over these problems.
+    """
     console = make_console()
     in_place = out is None and len(directories) == 1
     for path in directories:
         run_directory(path, write=in_place)
     print_line(console, f"reading {', '.join(map(str, directories))}")
+    from fmnas.comparison.summary import Summary
     from fmnas.platform.report.merge import write_report_of
 
     summary, folder = write_report_of(directories, out, partial(print_line, console))
-    print_summary(summary, console)
+    show: Callable[..., None] = print_summary if isinstance(summary, Summary) else print_problems_summary
+    show(summary, console)
     print_line(console, f"page            {folder.page}")
     return ExitCode.DONE
 

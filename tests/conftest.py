@@ -10,8 +10,8 @@ from hypothesis import settings
 
 from fmnas.search_spaces import Cell
 
-# Machines that run tests are slow and shared: an example may take long without being wrong.
-settings.register_profile("fmnas", deadline=None, print_blob=True)
+# Machines that run tests are slow and shared: an example may take long without being wrong, and each run draws others.
+settings.register_profile("fmnas", deadline=None, print_blob=True, max_examples=50)
 settings.load_profile("fmnas")
 
 # Among the millions of objects that thousands of tests keep, looking for garbage all the time took a tenth of it.

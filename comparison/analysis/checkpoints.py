@@ -1,4 +1,4 @@
-"""The optimizers at equal cost: after a quarter, half and all of the budget; and the final table."""
+"""Optimizers at equal cost: at a quarter, half and all of the budget; the final table; evaluations to a target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.analysis.costs import DUPLICATES
 from fmnas.comparison.analysis.curves import mean_and_error
-from fmnas.comparison.analysis.float_ties import merge_near_ties
+from fmnas.comparison.analysis.float_ties import is_at_most, merge_near_ties
 from fmnas.comparison.analysis.resampling import mean_interval
 from fmnas.comparison.analysis.trials import Budget
 
@@ -55,7 +54,7 @@ class FinalNumbers:
     best, best_error, best_run, best_trial: the lowest of the values, its validation error, where it was found.
     epochs, evaluations: spent by then, mean over repeats.
     model_share: share of all the optimizer's trials that a model suggested.
-    duplicates and the other DUPLICATES of `ledger_table`: sums over the optimizer's runs.
+    duplicates, isomorphic_duplicates: sums over the optimizer's runs.
     """
 
     repeats: int
@@ -71,8 +70,6 @@ class FinalNumbers:
     model_share: float
     duplicates: int
     isomorphic_duplicates: int
-    known_cells: int
-    isomorphic_cells: int
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,29 @@ class FinalTable:
     budget_epochs: int
 
 
+@dataclass(frozen=True)
+class Reached:
+    """When an optimizer's runs first were at or below a target.
+
+    reached: how many repeats reached it. evaluations: mean over those, NaN for none. values: repeat -> evaluations.
+    """
+
+    optimizer: str
+    reached: int
+    repeats: int
+    evaluations: float
+    values: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Target:
+    """An objective to reach, a description of it, and a row per optimizer."""
+
+    target: float
+    source: str
+    rows: tuple[Reached, ...]
+
+
 def checkpoints(curves: pd.DataFrame, at: int, budget: Budget) -> list[Checkpoint]:
     """A checkpoint for each of CHECKPOINT_SHARES of `at` epochs, in whole epochs."""
     points = []
@@ -99,12 +119,7 @@ def checkpoints(curves: pd.DataFrame, at: int, budget: Budget) -> list[Checkpoin
 
 def values_at(curves: pd.DataFrame, epochs: int) -> Values:
     """The incumbent of every run after this number of epochs."""
-    runs = curves.drop_duplicates("run")[["run", "optimizer", "repeat"]]
-    ends = _last_rows(curves, epochs).set_index("run")["incumbent"]
-    values: Values = {}
-    for run, optimizer, repeat in runs.itertuples(index=False):
-        values.setdefault(str(optimizer), {})[int(repeat)] = float(ends.get(run, np.nan))
-    return values
+    return _by_repeat(curves, _last_rows(curves, epochs).set_index("run")["incumbent"])
 
 
 def checkpoint_rows(values: Values) -> list[CheckpointRow]:
@@ -126,6 +141,17 @@ def mean_ranks(values: Values) -> dict[str, float]:
     by_repeat = [merge_near_ties(np.array([mine[repeat] for mine in values.values()])) for repeat in shared]
     ranks = pd.DataFrame(by_repeat).rank(axis=1).mean(axis=0)
     return {optimizer: float(rank) for optimizer, rank in zip(values, ranks, strict=True)}
+
+
+def targets(curves: pd.DataFrame, last: Checkpoint) -> list[Target]:
+    """Targets: each optimizer's mean at the last checkpoint. When did each repeat of each first reach that mean?"""
+    within, found = curves[curves["epochs"] <= last.epochs], []
+    for mean, name in ((row.mean, row.optimizer) for row in last.rows if not np.isnan(row.mean)):
+        below = within[is_at_most(within["incumbent"].to_numpy(dtype=float), mean)]
+        by_repeat = _by_repeat(curves, below.drop_duplicates("run").set_index("run")["evaluations"])
+        rows = tuple(_reached(row.optimizer, by_repeat[row.optimizer]) for row in last.rows)
+        found.append(Target(mean, f"{name}'s mean at {last.share:.0%}", rows))
+    return found
 
 
 def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> int:
@@ -178,8 +204,22 @@ def _final_numbers(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.Dat
         epochs=epochs,
         evaluations=epochs / budget.epochs_per_evaluation,
         model_share=float(np.average(runs["share_model"], weights=runs["trials"])),
-        **{name: int(runs[name].sum()) for name in DUPLICATES},
+        duplicates=int(runs["duplicates"].sum()),
+        isomorphic_duplicates=int(runs["isomorphic_duplicates"].sum()),
     )
+
+
+def _reached(optimizer: str, values: Mapping[int, float]) -> Reached:
+    in_time = [value for value in values.values() if not np.isnan(value)]
+    return Reached(optimizer, len(in_time), len(values), float(np.mean(in_time)) if in_time else np.nan, values)
+
+
+def _by_repeat(curves: pd.DataFrame, of_runs: "pd.Series[float]") -> Values:
+    """A value per run, indexed by run, as optimizer -> repeat -> value; NaN for the other runs of the curves."""
+    values: Values = {}
+    for run, optimizer, repeat in curves.drop_duplicates("run")[["run", "optimizer", "repeat"]].itertuples(index=False):
+        values.setdefault(str(optimizer), {})[int(repeat)] = float(of_runs.get(run, np.nan))
+    return values
 
 
 def _last_rows(curves: pd.DataFrame, epochs: int) -> pd.DataFrame:

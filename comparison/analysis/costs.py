@@ -10,6 +10,8 @@ cause. A trial that was lost with its worker, or cancelled, is not charged.
 | training seconds | of charged trials, on their workers |
 | wall-clock | from the run's first start to its last finish, with other runs' work, without time without a driver |
 | optimizer seconds | of every suggestion, whatever its trial's status; includes pending trials |
+
+A repeated evaluation costs budget as any other; duplicates are only counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +20,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.analysis.duplicates import count_duplicates
 from fmnas.comparison.analysis.resampling import Floats
 from fmnas.comparison.analysis.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
+from fmnas.search_spaces import Cell, canonical_form
+from fmnas.search_spaces.nasnet import CELL_NAMES
 from fmnas.search_spaces.records import CHARGED, FINISHED, ORIGINS, STATUSES, WARM_START, is_full
-
-DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class LedgerRow:
     evaluations: epochs in units of full trainings. full_evaluations: finished trials at full fidelity.
     share_*: share of the run's trials of each of ORIGINS; they sum to 1.
     duplicates: charged trials that repeat an earlier configuration of the run at the same epochs.
-    isomorphic_duplicates: charged trials that do so with a different encoding of the cell.
-    known_cells, isomorphic_cells: the same counts for cells alone, ignoring the other variables; 0 without a cell.
+    isomorphic_duplicates: charged trials that do so with a different encoding of the cell; 0 without a cell.
     suggest_seconds: includes pending trials. lost_seconds: worker time of lost and cancelled attempts.
     notes: trials with a note of their optimizer.
     """
@@ -66,8 +66,6 @@ class LedgerRow:
     diverged: int
     duplicates: int
     isomorphic_duplicates: int
-    known_cells: int
-    isomorphic_cells: int
     notes: int
 
     @property
@@ -160,11 +158,28 @@ def ledger_rows(ledger: pd.DataFrame) -> tuple[LedgerRow, ...]:
     return tuple(LedgerRow(**{str(name): value for name, value in row.items()}) for row in ledger.to_dict("records"))
 
 
+def count_duplicates(table: pd.DataFrame) -> tuple[int, int]:
+    """How many rows repeat an earlier one: in every value; only as the same network in a different encoding.
+
+    The second: not equal, but the cells have the same canonical form and all other values are equal. Raises SpaceError
+    for values that do not describe a cell.
+    """
+    exact = table.astype(object).duplicated()
+    if table.empty or not set(CELL_NAMES) <= set(table):
+        return int(exact.sum()), 0
+    encodings, different = pd.factorize(pd.MultiIndex.from_frame(table[list(CELL_NAMES)].astype(object)))
+    cells = (Cell.from_configuration(dict(zip(CELL_NAMES, values, strict=True))) for values in different)
+    forms = pd.factorize(pd.Series([canonical_form(cell) for cell in cells], dtype="object"))[0]
+    networks = pd.Series(forms[encodings], index=table.index, name="network")
+    same = pd.concat([table.drop(columns=list(CELL_NAMES)), networks], axis=1).astype(object).duplicated()
+    return int(exact.sum()), int((same & ~exact).sum())
+
+
 def _run_row(run: pd.DataFrame, budget: Budget, pending: Sequence[float]) -> dict[str, object]:
     """A row of the `ledger_table`, seconds to the microsecond. pending: suggestion seconds of each pending trial."""
     charged = run[run["status"].isin(CHARGED)]
     epochs = int(charged_epochs(run).sum())
-    whole, cells = count_duplicates(charged[["epochs", *variable_columns(charged)]], beside_cell=("epochs",))
+    exact, isomorphic = count_duplicates(charged[["epochs", *variable_columns(charged)]])
     return {
         "run": run["run"].iloc[0],
         "optimizer": run["optimizer"].iloc[0],
@@ -181,7 +196,8 @@ def _run_row(run: pd.DataFrame, budget: Budget, pending: Sequence[float]) -> dic
         "lost_seconds": round(float(lost_seconds(run).sum(skipna=False)), 6),
         **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
         "diverged": int(run["diverged"].sum()),
-        **dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True)),
+        "duplicates": exact,
+        "isomorphic_duplicates": isomorphic,
         "notes": int(((run["note"] != "") & (run["origin"] != WARM_START)).sum()),
     }
 

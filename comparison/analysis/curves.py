@@ -23,7 +23,7 @@ from fmnas.comparison.analysis.trials import Budget, PlannedRun, ReportError
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
 """Full trainings' worth of epochs; epochs; training plus suggestion time; training time; time since the run's start."""
-STATISTICS = ("mean", "standard_error", "low", "high", "minimum", "maximum")
+STATISTICS = ("mean", "standard_error", "low", "high")
 """Of a mean curve, over repeats."""
 
 NO_TRIAL = -1
@@ -78,7 +78,7 @@ def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) 
     for optimizer, mine in curves.groupby("optimizer", sort=True):
         values = np.stack([incumbent_at(run, axis, grid) for _, run in mine.groupby("run", sort=False)])  # [repeats, G]
         low, high = mean_interval(values)
-        over = (values.mean(axis=0), standard_error(values), low, high, values.min(axis=0), values.max(axis=0))
+        over = (values.mean(axis=0), standard_error(values), low, high)
         complete = ~np.isnan(values).any(axis=0)
         statistics = {name: np.where(complete, of, np.nan) for name, of in zip(STATISTICS, over, strict=True)}
         tables.append(pd.DataFrame({"optimizer": optimizer, axis: grid, **statistics, "repeats": len(values)}))

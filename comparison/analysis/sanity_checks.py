@@ -3,29 +3,22 @@
 They find optimizers whose name promises more than they did, such as a model-based one whose suggestions were random.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import pandas as pd
 
-from fmnas.comparison.analysis.formatting import format_duration
-from fmnas.comparison.analysis.trials import EXECUTION_COLUMNS, SOURCE, ReportError
 from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM, WARM_START
 
-DESIGNS = (RANDOM, MUTATION, MODEL)
-"""How an optimizer chooses new configurations by design."""
-MOSTLY_RANDOM, MANY_DUPLICATES, SLOW_SUGGESTIONS = 0.5, 0.05, 0.1
-"""A warning is given above these shares: of random choices, of duplicates, of suggestion time."""
+MOSTLY_RANDOM, MANY_DUPLICATES = 0.5, 0.05
+"""A warning is given above these shares: of random choices, of duplicates."""
 MANY_FAILURES, MANY_REPEATED = 0.05, 0.25
 """A caution next to the result is given above these shares of failures and of duplicates."""
 LOST_TRIALS_NOTE = (
     "A lost trial's configuration probably killed every worker that ran it (workers.attempts of them). Its optimizer "
     "is not notified, and may suggest it again."
 )
-SLOW_START, SLOW_SECONDS = 3.0, 1.0
-"""A worker's first trial is slow at this multiple of the median of its others, if it took this many seconds more."""
 
 
 @dataclass(frozen=True)
@@ -67,33 +60,13 @@ def check_optimizers(
 ) -> list[SanityChecks]:
     """The checks of every optimizer, by name.
 
-    by_design: how an optimizer chooses new configurations, one of DESIGNS, by its name; a model by default, as this
-    gives the most warnings. Raises ReportError for another design.
+    by_design: how an optimizer chooses new configurations, RANDOM, MUTATION or MODEL, by its name; a model by default,
+    as this gives the most warnings.
     """
-    for name, design in by_design.items():
-        if design not in DESIGNS:
-            raise ReportError(f"by_design: {name!r} has {design!r}; allowed are {', '.join(DESIGNS)}")
-    slow = find_slow_starts(trials)
     return [
-        _check_optimizer(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs, slow)
+        _check_optimizer(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs)
         for name, runs in ledger.groupby("optimizer", sort=True)
     ]
-
-
-def find_slow_starts(trials: pd.DataFrame) -> "pd.Series[float]":
-    """Seconds above the median of the worker's other trials, for every first trial of a worker that is slow.
-
-    Only trials with the same number of epochs are compared. Slow: SLOW_START and SLOW_SECONDS. Index: that of trials.
-    """
-    timed = trials[trials["train_seconds"].notna() & trials["started_at"].notna() & (trials["worker"] != "")]
-    extra: dict[Hashable, float] = {}
-    for _, worked in timed.sort_values("started_at", kind="stable").groupby([SOURCE, "worker"], sort=False):
-        first = worked.index[0]
-        same_epochs = worked.loc[worked["epochs"] == worked.loc[first, "epochs"], "train_seconds"].iloc[1:]
-        seconds, usual = float(worked.loc[first, "train_seconds"]), float(same_epochs.median())
-        if len(same_epochs) > 1 and seconds > SLOW_START * usual and seconds >= usual + SLOW_SECONDS:
-            extra[first] = seconds - usual
-    return pd.Series(extra, dtype="float64")
 
 
 def unused_method_warnings(checks: Sequence[SanityChecks]) -> list[str]:
@@ -130,9 +103,7 @@ def lost_trial_warnings(ledger: pd.DataFrame) -> list[str]:
     return [*warnings, LOST_TRIALS_NOTE] if warnings else []
 
 
-def _check_optimizer(
-    optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame, slow: "pd.Series[float]"
-) -> SanityChecks:
+def _check_optimizer(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame) -> SanityChecks:
     count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
     weights = runs["trials"] / count
     shares = {origin: float((runs[f"share_{origin}"] * weights).sum()) for origin in ORIGINS}
@@ -160,64 +131,22 @@ def _check_optimizer(
         suggest_share=suggesting / (suggesting + training) if suggesting + training > 0 else float("nan"),
         warnings=(),
     )
-    random = "" if design == RANDOM else _random_search_warning(origins, chosen)
-    execution = (_execution_warning(trials), _slow_start_warning(slow[slow.index.isin(trials.index)]))
+    random = "" if design == RANDOM else _random_search_warning(chosen)
+    repeated, failed = checks.duplicates + checks.isomorphic_duplicates, checks.failed_fits
     warnings = (
         random,
-        _failed_fits_warning(checks, asks),
-        _duplicates_warning(checks),
-        *execution,
-        _time_warning(checks),
+        f"its model could not be fitted in {failed} of {asks} suggestions" if failed else "",
+        f"{repeated} of its {charged} charged trials ({repeated / charged:.0%}) repeat an earlier one of their run"
+        if repeated > MANY_DUPLICATES * charged
+        else "",
     )
     return replace(checks, warnings=tuple(filter(None, warnings)))
 
 
-def _random_search_warning(origins: "pd.Series[str]", chosen: "pd.Series[str]") -> str:
+def _random_search_warning(chosen: "pd.Series[str]") -> str:
     """For an optimizer that drew most of its new configurations at random. chosen: the origins of these."""
     new, random = len(chosen), int((chosen == RANDOM).sum())
     if random <= MOSTLY_RANDOM * new:
         return ""
-    known = {"the initial design": INITIAL, "the warm start": WARM_START}
-    before = [words for words, origin in known.items() if (origins == origin).any()]
-    start = f"after {before[0]}, " if before else ""
     part = "all" if random == new else "most"
-    return f"{start}{random} of its {new} new configurations were random: {part} of it was random search"
-
-
-def _failed_fits_warning(checks: SanityChecks, asks: int) -> str:
-    failed = checks.failed_fits
-    return f"its model could not be fitted in {failed} of {asks} suggestions" if failed else ""
-
-
-def _duplicates_warning(checks: SanityChecks) -> str:
-    repeated, charged = checks.duplicates + checks.isomorphic_duplicates, checks.charged
-    if repeated <= MANY_DUPLICATES * charged:
-        return ""
-    return f"{repeated} of its {charged} charged trials ({repeated / charged:.0%}) repeat an earlier one of their run"
-
-
-def _execution_warning(trials: pd.DataFrame) -> str:
-    """For trials on different devices or with different arrangements: their results differ by more than the trial."""
-    columns = (trials[name] for name in EXECUTION_COLUMNS)
-    ways = Counter(way for way in zip(*columns, strict=True) if any(way))
-    if len(ways) < 2:
-        return ""
-    most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))
-    counts = ", ".join(f"{count} {arrangement} on {device}" for (device, arrangement), count in most_first)
-    return f"its trials were trained in {len(ways)} ways, whose results differ by rounding: {counts}"
-
-
-def _slow_start_warning(extra: "pd.Series[float]") -> str:
-    """extra: of `find_slow_starts`, this optimizer's part."""
-    if extra.empty:
-        return ""
-    return (
-        f"{len(extra)} of its trials {'was' if len(extra) == 1 else 'were'} the first of a worker and took more than "
-        f"{SLOW_START:g} times as long as the worker's others, {format_duration(float(extra.sum()))} more in total: "
-        "its training time probably includes one-time costs of a process (imports, compiling)"
-    )
-
-
-def _time_warning(checks: SanityChecks) -> str:
-    share = checks.suggest_share
-    return f"suggestions took {share:.0%} of its training and suggestion time" if share > SLOW_SUGGESTIONS else ""
+    return f"{random} of its {new} new configurations were random: {part} of it was random search"

@@ -21,14 +21,11 @@
 """
 
 import re
-from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from fmnas.search_spaces import FmnasError
@@ -54,8 +51,6 @@ LAST_COLUMN = "note"
 """In a file, every column after this one is a variable."""
 
 _SEED_ERROR = re.compile(r"error_seed_\d+")
-_INTEGER = re.compile(r"[+-]?\d+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class ReportError(FmnasError, ValueError):
@@ -131,16 +126,19 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     defaults = {name: value for name, value in OPTIONAL_COLUMNS.items() if name not in table}
     typed = table.reset_index(drop=True).assign(**defaults)
     floats = (*_FLOAT_COLUMNS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
-    conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any, Any]] = [
-        ((*_TEXT_COLUMNS, SOURCE, *EXECUTION_COLUMNS, FALLBACK_COLUMN), str, "", "object"),
-        (_INTEGER_COLUMNS, lambda value: np.int64(int(value)), None, "Int64"),
-        (floats, float, None, "float64"),
-        (("diverged",), _parse_boolean, False, "bool"),
-        (_TIME_COLUMNS, _parse_time, None, "datetime64[ns, UTC]"),
-    ]
-    for names, convert, empty, dtype in conversions:
-        for name in names:
-            typed[name] = _convert(typed[name], convert, empty, source).astype(dtype)
+    texts = (*_TEXT_COLUMNS, SOURCE, *EXECUTION_COLUMNS, FALLBACK_COLUMN)
+    dtypes: dict[str, Any] = {
+        **dict.fromkeys(texts, "object"),
+        **dict.fromkeys(_INTEGER_COLUMNS, "Int64"),
+        **dict.fromkeys(floats, "float64"),
+        "diverged": "bool",
+        **dict.fromkeys(_TIME_COLUMNS, "datetime64[ns, UTC]"),
+    }
+    for name, dtype in dtypes.items():
+        try:
+            typed[name] = _convert(typed[name], dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ReportError(f"{source}: column {name!r} does not parse: {error}") from error
     _check_values(typed, source)
     return typed
 
@@ -193,49 +191,23 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
         )
 
 
-def _convert(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any, source: str) -> "pd.Series[Any]":
-    """A fixed column converted. Raises ReportError with the first value that does not parse."""
-    if convert is float:
-        with suppress(ValueError, TypeError):  # the fast way; a wrong value is named below
-            return column.astype(object).where(column != "", None).astype("float64")
-
-    def parse(value: Hashable) -> Any:
-        try:
-            return convert(value)
-        except (ValueError, TypeError, OverflowError) as error:
-            message = f"{source}: column {column.name!r} holds {value!r}, which does not parse: {error}"
-            raise ReportError(message) from error
-
-    return _map_distinct(column, parse, missing)
-
-
-def _map_distinct(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any = None) -> "pd.Series[Any]":
-    """The values converted, each distinct one once, which is fast; `missing` for "" and missing values."""
-    codes, distinct = pd.factorize(column.astype(object))
-    values = np.empty(len(distinct) + 1, dtype=object)
-    values[:] = [*(missing if value == "" else convert(value) for value in distinct), missing]
-    return pd.Series(values[codes], index=column.index, dtype="object")  # the code of a missing value is -1
-
-
-def _parse_time(value: str | datetime) -> datetime:
-    time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _parse_boolean(value: object) -> bool:
-    if str(value) not in ("True", "False"):
-        raise ValueError("allowed are True and False")
-    return str(value) == "True"
-
-
-def _infer_type(column: "pd.Series[str]") -> "pd.Series[Any]":
+def _infer_type(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """A variable's column of text as integers, floats, booleans or text, whichever fits all values."""
-    values = [value for value in column.dropna().unique() if value != ""]
-    convert: Callable[[str], Any] = str
-    if all(_INTEGER.fullmatch(value) for value in values):
-        convert = int
-    elif all(_NUMBER.fullmatch(value) for value in values):
-        convert = float  # Python's parser is exact; pandas' fast one is sometimes off by one ulp
-    elif all(value in ("True", "False") for value in values):
-        convert = _parse_boolean
-    return _map_distinct(column, convert)
+    for dtype in ("int64", "float64"):
+        with suppress(ValueError, OverflowError):
+            return column.astype(dtype)
+    return column == "True" if set(column) <= {"True", "False"} else column
+
+
+def _convert(column: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
+    """A fixed column converted; missing values and "" are "", False or missing. Raises if a value does not parse."""
+    values = column.astype(object).where(column.notna() & (column.astype(object) != ""), None)
+    if dtype == "object":
+        return values.fillna("").astype(str).astype(object)
+    if dtype == "bool":
+        if not set(values.dropna().astype(str)) <= {"True", "False"}:
+            raise ValueError(f"it holds {sorted(set(map(str, values)))}; allowed are True and False")
+        return values.astype(str) == "True"
+    if dtype in ("Int64", "float64"):
+        return values.astype("float64").astype(dtype)
+    return pd.to_datetime(values, utc=True, format="ISO8601").astype(dtype)

@@ -76,17 +76,13 @@ def caution(table: FinalTable, tests: Comparisons, waiting: Sequence[str] = ()) 
             f"The repeats with a full-fidelity result differ ({counts}; {len(set.intersection(*repeats))} shared by "
             "all): the means are not over the same repeats, so they are not a fair comparison."
         )
-    return " ".join([*sentences, describe_power(tests), *([_describe_tests(tests)] if tests.most_repeats > 1 else [])])
+    return " ".join([*sentences, describe_power(tests), _describe_tests(tests)]).rstrip()
 
 
 def retrained_headline(retrained: Retrained | None) -> str:
     """The result of the retraining; "" without one."""
     if retrained is None:
         return ""
-    if retrained.differ:
-        return (
-            "The best configurations were retrained, but not all in the same way: their test errors are not compared."
-        )
     means, tests, first = retrained.means, retrained.tests, retrained.means[0]
     error = format_with_error(first.error, first.standard_error)
     start = "Retrained with new seeds and measured on test images:"
@@ -97,10 +93,10 @@ def retrained_headline(retrained: Retrained | None) -> str:
     return f"{start} {_describe_lowest(ranked, mean, tests if tests.most_repeats > 1 else None)}"
 
 
-def retrained_caution(retrained: Retrained | None, search: Comparisons, reduced: Sequence[str] = ()) -> str:
+def retrained_caution(retrained: Retrained | None, reduced: Sequence[str] = ()) -> str:
     """Which errors are unbiased, and what the tests of the test errors say; "" without a retraining.
 
-    search: the tests of the objectives. reduced: the `reduced_settings` of the retraining.
+    reduced: the `reduced_settings` of the retraining.
     """
     if retrained is None:
         return ""
@@ -110,46 +106,29 @@ def retrained_caution(retrained: Retrained | None, search: Comparisons, reduced:
         if reduced
         else "rely on the test errors of the retrained configurations."
     )
-    if retrained.differ:
-        text += (
-            f" They were not all trained in the same way ({join_names(retrained.differ)} differ): neither their means "
-            "nor their order show which optimizer is better. Retrain all with the same options."
-        )
     if not tests.pairs:
         return text
     if len({mean.repeats for mean in retrained.means}) > 1:
         text += " Not every optimizer has the same retrained repeats: their means are not a fair comparison."
-    tested = [_describe_tests(tests)] if tests.most_repeats > 1 else []
-    power = describe_power(tests)
-    result = " ".join(tested if power == describe_power(search) else [power, *tested])
-    return f"{text} For the test errors, {result[:1].lower()}{result[1:]}" if result else text
+    return f"{text} For the test errors: {_describe_tests(tests) or describe_power(tests)}"
 
 
 def describe_power(tests: Comparisons) -> str:
     """What this number of repeats can show at all, whatever the results."""
-    if not tests.pairs and tests.hypotheses != ALL:
+    fewest, most, pairs = tests.repeats, tests.most_repeats, len(tests.pairs)
+    if not pairs and tests.hypotheses != ALL:
         return f"Only {tests.hypotheses} is tested against the others, and it has no trial yet: no test."
-    if not tests.pairs:
+    if not pairs:
         return "There is only one optimizer: nothing to compare it with."
-    fewest, most, pairs, needed = tests.repeats, tests.most_repeats, len(tests.pairs), tests.repeats_needed
-    if fewest == 0 and most < 2:
-        return (
-            "Not all optimizers that are compared share a repeat: no test; "
-            f"{needed} paired repeats can show a difference{_correction(tests)}, without ties."
-        )
-    if most == 1:
-        return "1 repeat: no standard error, no test; the order is anecdotal."
-    smallest = smallest_p(most)
+    if most < 2:
+        return f"{most or 'No shared'} repeat: no standard error, no test; the order is anecdotal."
     repeats = f"{most} paired repeats" if fewest == most else f"{fewest} to {most} paired repeats, by pair"
-    with_most = "" if fewest == most else f" with {most}"
-    start = f"{repeats}: the smallest p that a two-sided paired Wilcoxon test can give{with_most} is {smallest:.3g}"
-    if smallest > LEVEL:
-        reason = f"so no difference between two optimizers can be significant at {LEVEL:.0%}"
-        return f"{start}, {reason}; {needed} repeats can show one{_correction(tests)}, without ties."
-    if smallest * pairs >= LEVEL:
-        above = f"which is above {LEVEL:.0%} once{_correction(tests).lstrip(',')}"
-        return f"{start}, {above}; {needed} repeats without ties suffice."
-    return f"{start}{f', {smallest * pairs:.3g}{_correction(tests)[1:]}' if pairs > 1 else ''}."
+    p = f"{min(1.0, smallest_p(most) * pairs):.3g}{f' after correction for {pairs} comparisons' if pairs > 1 else ''}"
+    text = f"{repeats}: the smallest p that a two-sided paired Wilcoxon test can give is {p}"
+    if can_show(most, pairs):
+        return f"{text}."
+    needed = f"{tests.repeats_needed} repeats without ties can show one"
+    return f"{text}, so no difference between two optimizers can be significant at {LEVEL:.0%}; {needed}."
 
 
 def _describe_lowest(ranked: Sequence[tuple[str, float]], what: str, tests: Comparisons | None) -> str:
@@ -160,14 +139,6 @@ def _describe_lowest(ranked: Sequence[tuple[str, float]], what: str, tests: Comp
         return f"{join_names([leader, *ties])} share the lowest {what}."
     text = f"{leader} has the lowest {what}."
     return f"{text} {_describe_leader(leader, tests)}".rstrip() if tests else text
-
-
-def _correction(tests: Comparisons) -> str:
-    """The number of hypotheses, and of which kind."""
-    if len(tests.pairs) < 2:
-        return ""
-    which = "" if tests.hypotheses == ALL else f" ({tests.hypotheses} with each of the others)"
-    return f", corrected for {len(tests.pairs)} comparisons{which}"
 
 
 def _describe_leader(leader: str, tests: Comparisons) -> str:
@@ -193,27 +164,18 @@ def _describe_leader(leader: str, tests: Comparisons) -> str:
 
 
 def _describe_tests(tests: Comparisons) -> str:
-    """The significant differences."""
-    ties = _describe_ties(tests)
-    if all(test.verdict == TOO_FEW for test in tests.pairs):
-        return f"{ties}{ORDER_NOTE}"
+    """The significant differences; "" where no pair shares two repeats."""
+    if tests.most_repeats < 2:
+        return ""
     better = [test for test in tests.pairs if test.verdict in (FIRST, SECOND)]
     if not better:
-        return f"{ties}No test shows a difference. {ORDER_NOTE}"
+        shown = "" if all(test.verdict == TOO_FEW for test in tests.pairs) else "No test shows a difference. "
+        return f"{shown}{ORDER_NOTE}"
     names = [(test.first, test.second) if test.verdict == FIRST else (test.second, test.first) for test in better]
     differences = [
         f"{winner} is better than {loser} (p = {test.p_corrected:.2g})"
         for (winner, loser), test in zip(names, better, strict=True)
     ]
-    undecided = len(tests.pairs) - len(better)
-    pairs = "pair is" if undecided == 1 else f"{undecided} pairs are"
-    rest = f" The other {pairs} undecided." if undecided else ""
+    undecided = f" Undecided: {len(tests.pairs) - len(better)} of {len(tests.pairs)} pairs."
     holm = ", after Holm's correction" if len(tests.pairs) > 1 else ""
-    return f"{ties}By the tests{holm}: {'; '.join(differences)}.{rest}"
-
-
-def _describe_ties(tests: Comparisons) -> str:
-    """The pairs with too few repeats that differ, although all their repeats would be enough."""
-    few = [test for test in tests.pairs if test.verdict == TOO_FEW and can_show(test.repeats, len(tests.pairs))]
-    counts = "; ".join(f"{test.first} and {test.second} in {test.differing} of {test.repeats}" for test in few)
-    return f"Ties are not evidence, and leave too few repeats that differ: {counts}. " if few else ""
+    return f"By the tests{holm}: {'; '.join(differences)}.{undecided if len(better) < len(tests.pairs) else ''}"

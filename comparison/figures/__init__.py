@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from fmnas.comparison.figures import anytime, cell, importance, intervals, timeline, tradeoff
+from fmnas.comparison.figures import anytime, cell, intervals, tradeoff
 from fmnas.comparison.figures.canvas import Drawing, Results
 
 FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
@@ -14,8 +14,6 @@ FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
     ("tradeoff", tradeoff.fronts),
     ("learning", tradeoff.learning),
     ("cells", cell.drawings),
-    ("variables", importance.drawings),
-    ("timeline", timeline.drawings),
 )
 """The page's section and the function that draws for it, in the order of the page."""
 

@@ -5,14 +5,13 @@ the minimum of the objective is known, the regret is drawn. All panels have the 
 steps only, so a run of ten thousand trials takes no more space than one of a hundred.
 
 A mean needs every repeat: a line runs from where each repeat has an incumbent to where the first of them ends. On an
-axis of time a slow repeat may get its first result after a fast one has ended: then no line is drawn, and the caption
-gives the reason.
+axis of time a slow repeat may get its first result after a fast one has ended: then no line is drawn.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import exp, isfinite, log
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,6 @@ import pandas as pd
 
 from fmnas.comparison.analysis.curves import incumbent_at, mean_curve
 from fmnas.comparison.analysis.float_ties import is_equal
-from fmnas.comparison.analysis.formatting import join_names
 from fmnas.comparison.analysis.resampling import Floats
 from fmnas.comparison.analysis.trials import Budget
 from fmnas.comparison.figures.canvas import (
@@ -67,9 +65,7 @@ SHARES = (0.25, 0.5, 0.75, 1.0)
 """Where intervals are drawn, as shares of a line. With more than FEW optimizers only the last one is."""
 FEW = 4
 VISIBLE_FROM = 0.2
-"""The share of a line from which on its mean is within the y axis, unless that hides differences of final results."""
-FINAL_SHARE, MAX_ZOOM = 0.25, 10.0
-"""The final results, with bars, take this share of the y axis, unless it would be cut by more than this factor."""
+"""The share of a line from which on its mean is within the y axis."""
 NEGLIGIBLE_SECONDS = 1.0
 """A panel of training time needs a run that trained for longer."""
 Limits = tuple[float, float, bool]
@@ -77,7 +73,7 @@ Limits = tuple[float, float, bool]
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """An optimizer's mean curve on one axis: x, y [steps], empty if it has none.
 
     bars: (at, low, high) at SHARES of its length. is_final: whether it ends at the mean of all final incumbents.
@@ -92,28 +88,28 @@ class _Line:
 
 
 @dataclass(frozen=True)
-class _Content:
+class Content:
     """What all panels are drawn from. curves: the incumbents, or regrets, by `quantity`. lines: by axis."""
 
     curves: pd.DataFrame
     quantity: str
-    lines: dict[str, list[_Line]]
+    lines: dict[str, list[Line]]
     limits: Limits | None
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
     """One file with all panels; on the page each panel by itself, that of evaluations with the result."""
     summary = results.summary
-    content = _content(results.curves, summary.minimum)
+    content = compute_content(results.curves, summary.minimum)
     quantity = REGRET if _is_above(results.curves, summary.minimum) else BEST
     bars = any(isfinite(low) for line in content.lines["evaluations"] for _, low, _ in line.bars)
     lead = f"{quantity}, mean over repeats. {BARS if bars else ''}"
-    figure = _draw_all(content, summary.budget, f"{summary.name}: {summary.problem}")
+    figure = draw_panels(content, summary.budget, f"{summary.name}: {summary.problem}")
     yield Drawing("anytime", figure, is_on_page=False)
     for axis in content.lines:
         is_lead = axis == "evaluations"
-        caption = f"{lead if is_lead else ''}{CAPTIONS[axis]} {_missing_lines(content, axis)}".rstrip()
-        panel = _draw_one(content, summary.budget, axis)
+        caption = f"{lead if is_lead else ''}{CAPTIONS[axis]}"
+        panel = draw_panel(content, summary.budget, axis)
         yield Drawing(f"anytime_{axis}", panel, caption, is_saved=False, is_lead=is_lead)
 
 
@@ -125,22 +121,8 @@ def currencies(curves: pd.DataFrame) -> list[str]:
     return [axis for axis in TITLES if axis in curves and not excluded.get(axis)]
 
 
-def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: float | None = None) -> "Figure":
-    """All panels in one figure, for a paper.
-
-    curves: those of `anytime_curves`. minimum: of the objective, where it is known.
-    Lines: mean over repeats, from where every repeat has an incumbent to where the first of them ends, with a marker if
-    that is the final mean. Bars: the 95% interval, or else one standard error.
-    """
-    return _draw_all(_content(curves, minimum), budget, title)
-
-
-def anytime_panel(curves: pd.DataFrame, budget: Budget, axis: str, minimum: float | None = None) -> "Figure":
-    """The panel of one currency, for a page; without a legend, and with the y axis of the others."""
-    return _draw_one(_content(curves, minimum), budget, axis)
-
-
-def _draw_all(content: _Content, budget: Budget, title: str) -> "Figure":
+def draw_panels(content: Content, budget: Budget, title: str) -> "Figure":
+    """All panels in one figure, for a paper."""
     columns = min(2, len(content.lines))
     rows = -(-len(content.lines) // columns)
     figure = new_figure(PANEL_SIZE[0] * columns, PANEL_SIZE[1] * rows + 0.4)
@@ -150,58 +132,34 @@ def _draw_all(content: _Content, budget: Budget, title: str) -> "Figure":
         _draw_panel(panel, content, axis, budget)
     for panel in panels[len(content.lines) :]:
         panel.set_visible(False)
-    looks = styles(content.curves["optimizer"])
-    if looks:
-        add_legend(figure, looks, {})
+    if looks := styles(content.curves["optimizer"]):
+        add_legend(figure, looks)
     return figure
 
 
-def _draw_one(content: _Content, budget: Budget, axis: str) -> "Figure":
+def draw_panel(content: Content, budget: Budget, axis: str) -> "Figure":
+    """The panel of one currency, for a page; without a legend, and with the y axis of the others."""
     figure = new_figure(*PANEL_SIZE)
     _draw_panel(figure.subplots(), content, axis, budget)
     return figure
 
 
-def _y_limits(lines: dict[str, list[_Line]]) -> Limits | None:
-    """Limits that show differences, the same for all panels; None without any mean.
+def _y_limits(lines: dict[str, list[Line]]) -> Limits | None:
+    """Limits that are the same for all panels; None without any mean.
 
-    They contain the means of every panel from VISIBLE_FROM of their length on, and the last bars. Values far above the
-    final results are cut off where the final results of several optimizers would take less than FINAL_SHARE.
+    They contain the means of every panel from VISIBLE_FROM of their length on, and the last bars.
     """
-    drawn = [line for of_axis in lines.values() for line in of_axis if len(line.x)]
-    values = [value for line in drawn for value in (*_late_means(line), *_final_values(line))]
+    values: list[float] = []
+    for line in (line for of_axis in lines.values() for line in of_axis if len(line.x)):
+        first = int(np.searchsorted(line.x, VISIBLE_FROM * line.x[-1], side="right")) - 1
+        values += [*map(float, line.y[max(0, first) :]), *filter(isfinite, line.bars[-1][1:])]
     if not values:
         return None
     bottom, top = min(values), max(values)
-    ends = [line for line in lines.get("evaluations", ()) if len(line.x)]
-    near = max((value for line in ends for value in _final_values(line)), default=bottom)
-    near = bottom if len(ends) < 2 or is_equal(near, bottom) else near
-    if bottom > 0:
-        ratio = exp(_axis_length(log(near / bottom), log(top / bottom)))
-        if ratio >= LOG_SCALE_FROM:
-            return bottom / ratio**0.06, bottom * ratio**1.06, True
-    if is_equal(bottom, top):
-        pad = 0.05 * abs(top) or 1.0
-        return bottom - pad, top + pad, False
-    length = _axis_length(near - bottom, top - bottom)
-    return bottom - 0.06 * length, bottom + 1.06 * length, False
-
-
-def _late_means(line: _Line) -> list[float]:
-    """The means from VISIBLE_FROM of a line's length on."""
-    first = int(np.searchsorted(line.x, VISIBLE_FROM * line.x[-1], side="right")) - 1
-    return [float(mean) for mean in line.y[max(0, first) :]]
-
-
-def _final_values(line: _Line) -> list[float]:
-    """The mean at the end of a line, and the ends of its bar there."""
-    _, *ends = line.bars[-1]
-    return [float(line.y[-1]), *filter(isfinite, ends)]
-
-
-def _axis_length(near: float, top: float) -> float:
-    """The length of the y axis, if final results lie within `near` of its bottom and all others within `top`."""
-    return min(top, max(near / FINAL_SHARE, top / MAX_ZOOM)) if near > 0 else top
+    if bottom > 0 and top / bottom >= LOG_SCALE_FROM:
+        return bottom / (top / bottom) ** 0.06, top * (top / bottom) ** 0.06, True
+    pad = (0.05 * abs(top) or 1.0) if is_equal(bottom, top) else 0.06 * (top - bottom)
+    return bottom - pad, top + pad, False
 
 
 def _is_above(curves: pd.DataFrame, minimum: float | None) -> bool:
@@ -209,26 +167,16 @@ def _is_above(curves: pd.DataFrame, minimum: float | None) -> bool:
     return minimum is not None and bool((curves["incumbent"].dropna() > minimum).all())
 
 
-def _content(curves: pd.DataFrame, minimum: float | None) -> _Content:
+def compute_content(curves: pd.DataFrame, minimum: float | None = None) -> Content:
+    """The lines of all panels. curves: those of `anytime_curves`. minimum: of the objective, where it is known."""
     quantity = "objective"
     if _is_above(curves, minimum):
         quantity, curves = "objective − minimum", curves.assign(incumbent=curves["incumbent"] - (minimum or 0.0))
     lines = {axis: _lines(curves, axis) for axis in currencies(curves)}
-    return _Content(curves, quantity, lines, _y_limits(lines))
+    return Content(curves, quantity, lines, _y_limits(lines))
 
 
-def _missing_lines(content: _Content, axis: str) -> str:
-    """Which optimizers have no line on an axis, and why; "" if all have one."""
-    reasons: dict[str, list[str]] = {}
-    for name in (line.name for line in content.lines[axis] if not len(line.x)):
-        runs = content.curves[content.curves["optimizer"] == name].groupby("run")["incumbent"]
-        known = bool((runs.count() > 0).all())
-        why = "one of its repeats ends before another has its first" if known else "not every repeat has a"
-        reasons.setdefault(f"{why} full-fidelity result", []).append(name)
-    return " ".join(f"Not drawn: {join_names(names)}, because {why}." for why, names in reasons.items())
-
-
-def _draw_panel(axes: "Axes", content: _Content, axis: str, budget: Budget) -> None:
+def _draw_panel(axes: "Axes", content: Content, axis: str, budget: Budget) -> None:
     style_axes(axes)
     curves, lines, quantity = content.curves, content.lines[axis], content.quantity
     longest = max((float(line.x[-1]) for line in lines if len(line.x)), default=0.0)
@@ -276,7 +224,7 @@ def _mean_steps(mine: pd.DataFrame, axis: str) -> tuple[Floats, Floats]:
     return x[~np.isnan(y)], y[~np.isnan(y)]
 
 
-def _lines(curves: pd.DataFrame, axis: str) -> list[_Line]:
+def _lines(curves: pd.DataFrame, axis: str) -> list[Line]:
     """The mean curve of every optimizer on an axis, with its bars; in the order of the legend."""
     looks, lines = styles(curves["optimizer"]), []
     shares = SHARES if len(looks) <= FEW else SHARES[-1:]
@@ -286,11 +234,11 @@ def _lines(curves: pd.DataFrame, axis: str) -> list[_Line]:
         at = [share * x[-1] for share in shares if share * x[-1] >= x[0]] if len(x) else []
         bars = tuple((here, *ends) for here, ends in zip(at, _bar_ends(mine, axis, at), strict=True)) if at else ()
         is_final = len(y) > 0 and is_equal(float(y[-1]), float(mine.groupby("run")["incumbent"].min().mean()))
-        lines.append(_Line(name, style, x, y, bars, is_final))
+        lines.append(Line(name, style, x, y, bars, is_final))
     return lines
 
 
-def _draw_lines(axes: "Axes", lines: list[_Line], limits: Limits | None, longest: float, per_unit: float) -> None:
+def _draw_lines(axes: "Axes", lines: list[Line], limits: Limits | None, longest: float, per_unit: float) -> None:
     """Draw the lines, and their bars within the limits, side by side for lines of the same length.
 
     longest: the length of the longest line. per_unit: what to divide x by.
@@ -316,11 +264,8 @@ def _bar_ends(mine: pd.DataFrame, axis: str, at: list[float]) -> list[tuple[floa
 
 
 def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
-    """Draw the budget as a dotted line, or as text if the runs are far from it."""
+    """Draw the budget as a dotted line, unless the runs are far from it."""
     spent = float(curves["evaluations"].max()) if len(curves) else 0.0
     if spent > budget.evaluations / 3:
         axes.axvline(budget.evaluations, color=SOFT, linestyle=":", linewidth=1.2)
         axes.set_xlim(right=1.04 * max(budget.evaluations, spent))
-        return
-    words = f"budget {budget.evaluations} →"
-    axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL, color=SOFT, ha="right", va="bottom")

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from fmnas.comparison.figures.palette import GROUND, INK, LINE, SOFT, Style
+from fmnas.comparison.figures.palette import INK, LINE, SOFT, Style
 from fmnas.comparison.summary import Summary
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -24,8 +23,6 @@ TEXT, SMALL = 10, 9
 """Font sizes in points."""
 LEGEND_ROW = 0.22
 """Height of a row of a legend in inches, and of the space around its rows."""
-MAX_NAME_LENGTH = 32
-"""Longer names at the side of a figure are cut in the middle."""
 _LABELS = {1.2: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 2.2: (1.0, 2.0, 5.0)}
 """Decades of a logarithmic axis, at most -> the multiples of powers of ten that are labelled."""
 TIME_UNITS = (
@@ -132,49 +129,22 @@ def set_names_above(axes: "Axes", names: Sequence[str]) -> None:
         axes.text(0.0, row - 0.4, name, transform=axes.get_yaxis_transform(), **style)
 
 
-def set_name_ticks(axes: "Axes", names: Sequence[str]) -> None:
-    """Make names the ticks of the y axis, the first at the top; long ones are cut in the middle."""
-    half = MAX_NAME_LENGTH // 2
-    short = [name if len(name) <= MAX_NAME_LENGTH else f"{name[: half - 1]}…{name[-half:]}" for name in names]
-    axes.set_yticks(range(len(names)), short, parse_math=False)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-
-
 def limit_ticks(axes: "Axes", integers: bool = False) -> None:
     """Limit the ticks of the x axis so that long numbers do not overlap. integers: only at whole numbers."""
     axes.locator_params(axis="x", nbins=6, integer=integers)
 
 
-def add_legend(
-    figure: "Figure", optimizers: Mapping[str, Style], extra: Mapping[str, "Artist"], lines: bool = True
-) -> None:
-    """Add a legend below the figure, which becomes higher by its rows.
-
-    It has a line with a marker (lines) or a square for each optimizer, then the `extra` entries.
-    """
+def add_legend(figure: "Figure", optimizers: Mapping[str, Style]) -> None:
+    """Add a legend below the figure, which becomes higher by its rows: a line with a marker for each optimizer."""
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
 
-    handles: list[Artist] = [
-        Line2D([], [], linewidth=2.0, markersize=5.5, **line_style(style)) if lines else Patch(**bar_style(style))
-        for style in optimizers.values()
-    ]
-    names = [*optimizers, *extra]
-    width = (0.8 if lines else 0.5) + max(map(len, names), default=0) * 0.55 * TEXT / 72  # inches of a column
-    columns = max(1, min(len(names), int(figure.get_figwidth() / width)))
-    figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (1 + -(-len(names) // columns)))
-    legend = figure.legend(
-        [*handles, *extra.values()],
-        ["-"] * len(names),
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize=TEXT,
-        labelcolor=INK,
-        handlelength=3.0 if lines else 1.2,
-    )
-    for text, name in zip(legend.get_texts(), names, strict=True):
+    handles = [Line2D([], [], linewidth=2.0, markersize=5.5, **line_style(style)) for style in optimizers.values()]
+    width = 0.8 + max(map(len, optimizers), default=0) * 0.55 * TEXT / 72  # inches of a column
+    columns = max(1, min(len(optimizers), int(figure.get_figwidth() / width)))
+    figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (1 + -(-len(optimizers) // columns)))
+    look: dict[str, Any] = {"frameon": False, "fontsize": TEXT, "labelcolor": INK, "handlelength": 3.0}
+    legend = figure.legend(handles, ["-"] * len(optimizers), loc="outside lower center", ncols=columns, **look)
+    for text, name in zip(legend.get_texts(), optimizers, strict=True):
         text.set_parse_math(False)  # a "$" would begin a formula
         text.set_text(name)  # set afterwards: matplotlib drops legend entries that start with "_"
 
@@ -182,8 +152,3 @@ def add_legend(
 def line_style(style: Style) -> dict[str, Any]:
     """matplotlib's arguments for an optimizer's line."""
     return {"color": style.colour, "linestyle": style.line, "marker": style.marker}
-
-
-def bar_style(style: Style) -> dict[str, Any]:
-    """matplotlib's arguments for an optimizer's bars."""
-    return {"facecolor": style.colour, "edgecolor": GROUND, "linewidth": 0.0, "hatch": style.hatch}

@@ -8,119 +8,78 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from fmnas.comparison.analysis.duplicates import has_cell
-from fmnas.comparison.analysis.formatting import format_number, format_value
 from fmnas.comparison.figures.canvas import (
-    PANEL_SIZE,
     SMALL,
     Drawing,
     Results,
+    add_legend,
+    line_style,
     new_figure,
+    new_panel,
     set_labels,
     set_log_scale,
-    style_axes,
 )
-from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
-from fmnas.comparison.summary import FinalRow
+from fmnas.comparison.figures.palette import CARD, GROUND, INK, styles
 from fmnas.search_spaces import Cell, Schedule
-from fmnas.search_spaces.nasnet import SGD_NAMES, STATES
+from fmnas.search_spaces.nasnet import CELL_NAMES, SGD_NAMES, STATES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
 
 CELL = (
     "Every state is the sum of its two inputs, each after the operation on its edge. Grey states reach no output. One "
     "good cell does not prove that its operations are good: its schedule and luck contribute."
 )
-SCHEDULE = "The learning rate is reduced twice; the axis is the same for all optimizers."
+SCHEDULES = "The learning rate of each best configuration is reduced twice."
 NODE_DISTANCE = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
 INPUT, STATE, OUTPUT, DEAD_STATE = GROUND, CARD, INK, "#9aa3ab"
 """Neutral colours: those of the palette belong to optimizers."""
-ALONE, BESIDE = (0.01, 0.01, 0.98, 0.91), (0.0, 0.02, 0.68, 0.9)
-RATE, VALUES = (0.76, 0.47, 0.22, 0.45), (0.76, 0.02, 0.22, 0.3)
-"""Positions of axes within a row: a cell without and with a schedule, the learning rate, the values; left, bottom,
-width, height. They are fixed because the solver of matplotlib's constrained layout (kiwisolver) adds in the order of
-memory addresses: panels, and so files, would differ by an ulp from process to process."""
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
-"""The range of the schedule's variables: every drawing has the same axis."""
+"""The range of the schedule's variables."""
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """The best cell of each optimizer, with its schedule; and one file with all of them. None without cells."""
-    best = {
-        name: (row, row.best_configuration)
-        for name, row in results.summary.optimizers.items()
-        if row.best_configuration and has_cell(row.best_configuration)
-    }
-    if not best:
-        return
-    looks = styles(results.summary.optimizers)
-    together = cells_figure({_title(name, row): configuration for name, (row, configuration) in best.items()})
-    yield Drawing("best_cell", together, is_on_page=False)
-    for place, (name, (_, configuration)) in enumerate(best.items()):
-        id_ = f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}"
-        of_cell, of_schedule = (CELL, SCHEDULE) if place == 0 else ("", "")
-        yield Drawing(id_, cell_panel(configuration), of_cell, is_saved=False, is_wide=True, optimizer=name)
-        schedule = schedule_panel(configuration, looks[name].colour)
-        if schedule is not None:
-            yield Drawing(f"{id_}_rate", schedule, of_schedule, is_saved=False, optimizer=name)
+    """The best cell of each optimizer, and their schedules in one panel. None without cells."""
+    best = {name: row.best_configuration or {} for name, row in results.summary.optimizers.items()}
+    cells = {name: configuration for name, configuration in best.items() if set(CELL_NAMES) <= set(configuration)}
+    for place, (name, configuration) in enumerate(cells.items()):
+        id_ = f"best_cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}"
+        yield Drawing(id_, cell_figure(configuration), "" if place else CELL, is_wide=True, optimizer=name)
+    schedules = {name: configuration for name, configuration in cells.items() if set(SGD_NAMES) <= set(configuration)}
+    if schedules:
+        yield Drawing("schedules", schedules_figure(schedules), SCHEDULES)
 
 
-def _title(name: str, row: FinalRow) -> str:
-    return f"{name}: {row.found_in.removeprefix(f'{name}/')}, objective {format_number(row.best)}"
+def cell_figure(configuration: Mapping[str, Any]) -> "Figure":
+    """The cell of a configuration. Raises SpaceError for values that do not describe a cell.
 
-
-def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
-    """The cell of a configuration, next to its SGD schedule if it has one.
-
-    Raises SpaceError for values that do not describe a cell.
+    Its axes have a fixed position: the solver of matplotlib's constrained layout (kiwisolver) adds in the order of
+    memory addresses, so files would differ by an ulp from process to process.
     """
-    return cells_figure({title: configuration})
-
-
-def cells_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
-    """Several `cell_figure`s, one below the other: title -> configuration."""
-    schedules = any(has_schedule(configuration) for configuration in configurations.values())
-    figure = new_figure(11.0 if schedules else 7.6, 3.7 * len(configurations), is_constrained=False)
-    rows = figure.subfigures(len(configurations), 1, squeeze=False)[:, 0]
-    for row, (title, configuration) in zip(rows, configurations.items(), strict=True):
-        row.suptitle(title, fontsize=12, color=INK, parse_math=False)
-        _draw_row(row, configuration)
-    return figure
-
-
-def cell_panel(configuration: Mapping[str, Any]) -> "Figure":
-    """The cell alone, for a page."""
     figure = new_figure(6.6, 3.1, is_constrained=False)
     _draw_cell(figure.add_axes((0.0, 0.0, 1.0, 1.0)), Cell.from_configuration(configuration))
     return figure
 
 
-def schedule_panel(configuration: Mapping[str, Any], colour: str) -> "Figure | None":
-    """The learning rate alone, for a page; None for a configuration without a schedule."""
-    if not has_schedule(configuration):
-        return None
-    figure = new_figure(PANEL_SIZE[0] - 0.8, PANEL_SIZE[1] - 0.5, is_constrained=False)
-    draw_schedule(figure.add_axes((0.23, 0.2, 0.74, 0.76)), Schedule.from_configuration(configuration), colour)
+def schedules_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
+    """The learning rates of configurations, by optimizer, as step functions of the share of the training."""
+    figure, axes = new_panel()
+    looks = styles(configurations)
+    for name, style in looks.items():
+        schedule = Schedule.from_configuration(configurations[name])
+        first = schedule.reduction_point_1
+        second = first + (1 - first) * schedule.reduction_point_2
+        rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2, 2)]
+        axes.step([0.0, first, second, 1.0], rates, where="post", linewidth=1.8, markevery=[0], **line_style(style))
+    set_log_scale(axes, 0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
+    axes.set_xlim(0, 1)
+    set_labels(axes, x="share of the training", y="learning rate", title="Learning rate schedules")
+    add_legend(figure, looks)
     return figure
-
-
-def has_schedule(configuration: Mapping[str, Any]) -> bool:
-    """Whether the configuration has the variables of the SGD schedule."""
-    return set(SGD_NAMES) <= set(configuration)
-
-
-def _draw_row(row: "SubFigure", configuration: Mapping[str, Any]) -> None:
-    scheduled = has_schedule(configuration)
-    _draw_cell(row.add_axes(BESIDE if scheduled else ALONE), Cell.from_configuration(configuration))
-    if scheduled:
-        schedule = Schedule.from_configuration(configuration)
-        draw_schedule(row.add_axes(RATE), schedule)
-        write_values(row.add_axes(VALUES), schedule)
 
 
 def _draw_cell(axes: "Axes", cell: Cell) -> None:
@@ -190,24 +149,3 @@ def _node_colours(node: int, live: tuple[int, ...], output: int) -> tuple[str, s
 
 def _x(node: int) -> float:
     return NODE_DISTANCE * node
-
-
-def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = INK) -> None:
-    """Draw the learning rate as a step function of the share of the training."""
-    first = schedule.reduction_point_1
-    second = first + (1 - first) * schedule.reduction_point_2
-    rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2)]
-    axes.step([0.0, first, second, 1.0], [*rates, rates[-1]], where="post", color=colour, linewidth=2.0)
-    set_log_scale(axes, 0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
-    axes.set_xlim(0, 1)
-    style_axes(axes)
-    set_labels(axes, x="share of the training", y="learning rate")
-
-
-def write_values(axes: "Axes", schedule: Schedule) -> None:
-    """Write the values of a schedule as a small table."""
-    axes.axis("off")
-    for i, name in enumerate(SGD_NAMES):
-        y = 0.92 - 0.18 * i
-        axes.text(0.62, y, name.replace("_", " "), ha="right", va="center", fontsize=SMALL, color=SOFT)
-        axes.text(0.68, y, format_value(getattr(schedule, name)), ha="left", va="center", fontsize=SMALL, color=INK)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmnas.comparison.analysis.trials import ReportNotWritten
 from fmnas.comparison.figures.palette import css_variables
@@ -98,27 +98,6 @@ def _drawing_context(name: str) -> Iterator[None]:
     """Deterministic ids, small fonts, and no warning about a character that the font lacks: it is drawn as a box."""
     import matplotlib as mpl
 
-    with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings(), _without_layout_tables():
+    with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
-
-
-@contextmanager
-def _without_layout_tables() -> Iterator[None]:
-    """Drop the tables for kerning and ligatures from a PDF's fonts: PDF readers do not use them.
-
-    matplotlib subsets a font for every PDF, and these tables take more than half of that time. It uses fontTools'
-    default options, which have no public setting.
-    """
-    from fontTools.subset import Options
-
-    options: Any = Options
-    before = getattr(options, "_drop_tables_default", None)
-    if before is None:  # a different version of fontTools
-        yield
-        return
-    options._drop_tables_default = [*before, "GDEF", "GPOS", "GSUB", "kern"]
-    try:
-        yield
-    finally:
-        options._drop_tables_default = before

@@ -33,7 +33,7 @@ SERIES = {
 """Colours of optimizers: name of a CSS variable -> (light, dark)."""
 SERIES_COLOURS = tuple(light for light, _ in SERIES.values())
 CSS_COLOURS = PAGE_COLOURS | SERIES
-BLUE, VERMILION = SERIES_COLOURS[:2]
+BLUE = SERIES_COLOURS[0]
 LINES = (
     (0.0, ()),
     (0.0, (4.0, 1.5)),
@@ -43,20 +43,17 @@ LINES = (
 )
 """Solid, then dashes: (offset, (on, off, ...)) in line widths."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-HATCHES = ("", "////", "....", "xxxx")
-"""Of bars, which have neither dashes nor markers: they distinguish optimizers of the same colour."""
 FIXED = ("bo-fm", "regularized-evolution", "bohb", "random")
 """These optimizers look the same in every report, and come first, in this order."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one optimizer is drawn: colour, dashes and marker of lines; colour and hatch of bars."""
+    """How one optimizer is drawn: colour, dashes and marker of its line."""
 
     colour: str
     line: tuple[float, tuple[float, ...]]
     marker: str
-    hatch: str
 
 
 def styles(optimizers: Iterable[str]) -> dict[str, Style]:
@@ -65,12 +62,7 @@ def styles(optimizers: Iterable[str]) -> dict[str, Style]:
     unfixed = sorted(names - set(FIXED))
     places = {name: i for i, name in enumerate((*FIXED, *unfixed)) if name in names}
     return {
-        name: Style(
-            SERIES_COLOURS[i % len(SERIES_COLOURS)],
-            LINES[i % len(LINES)],
-            MARKERS[i % len(MARKERS)],
-            HATCHES[i // len(SERIES_COLOURS) % len(HATCHES)],
-        )
+        name: Style(SERIES_COLOURS[i % len(SERIES_COLOURS)], LINES[i % len(LINES)], MARKERS[i % len(MARKERS)])
         for name, i in places.items()
     }
 

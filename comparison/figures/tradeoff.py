@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
-from fmnas.comparison.analysis.formatting import is_missing
-from fmnas.comparison.analysis.tradeoff import results_within
+from fmnas.comparison.analysis.costs import is_full_result
+from fmnas.comparison.analysis.resampling import Floats
 from fmnas.comparison.figures.canvas import Drawing, Results, add_legend, limit_ticks, line_style, new_panel, set_labels
 from fmnas.comparison.figures.palette import styles
 
@@ -13,42 +14,51 @@ FRONTS = (
     "Dots: full results of all repeats. Lines: their Pareto fronts, where no result is lower in both. FLOPs are those "
     "of one image, as a share of the largest cell's. No optimizer searched for a front; more repeats make a better one."
 )
-LEARNED = " after each epoch of the training with each optimizer's lowest objective"
 LEARNING = (
-    f"Validation error{LEARNED}, averaged over its seeds. It is the best of many: its end is lower than it would be in "
-    "another training. With data.early_validation all epochs but the last are measured on fewer images."
+    "What the training with each optimizer's lowest objective reported after each epoch: of networks the validation "
+    "error, averaged over the seeds. It is the best of many: its end is lower than it would be in another training. "
+    "With data.early_validation all epochs but the last are measured on fewer images."
 )
-REPORTED = (
-    f"The reported value{LEARNED}. It is the best of many: its end is better than it would be in another training."
-)
-"""For a problem whose results have no error, as a user-defined function."""
-
 MAX_ERROR_RATIO = 2.0
 """Errors above this multiple of the lowest are cut off."""
 
 
 def fronts(results: Results) -> Iterator[Drawing]:
-    """Error against FLOPs. None without FLOPs."""
-    rows = {row.optimizer: row for row in results.summary.tradeoff}
-    if not rows:
+    """Error against FLOPs at equal cost. None without FLOPs."""
+    trials = _results_with_flops(results)
+    if trials.empty:
         return
-    summary = results.summary
-    trials = results_within(results.trials, results.curves, summary.compared_at, summary.budget)
     figure, axes = new_panel()
-    looks = styles(rows)
+    looks, ends = styles(trials["optimizer"]), []
     for name, style in looks.items():
-        mine = trials[trials["optimizer"] == name]
-        x, y = mine["flops_ratio"].astype(float), mine["error"].astype(float)
-        axes.scatter(x, y, s=7, color=style.colour, alpha=0.3, linewidths=0)
-        ends = np.array(rows[name].front)
-        axes.plot(*ends.T, linewidth=1.6, drawstyle="steps-post", markersize=3.5, **line_style(style))
-    lowest = min(row.front[-1][1] for row in rows.values())
-    highest = min(max(row.front[0][1] for row in rows.values()), MAX_ERROR_RATIO * lowest + 1e-3)
+        points = trials.loc[trials["optimizer"] == name, ["flops_ratio", "error"]].to_numpy(dtype=np.float64)
+        axes.scatter(points[:, 0], points[:, 1], s=7, color=style.colour, alpha=0.3, linewidths=0)
+        front = pareto_front(points)
+        axes.plot(*front.T, linewidth=1.6, drawstyle="steps-post", markersize=3.5, **line_style(style))
+        ends.append(front[[0, -1], 1])
+    lowest = min(last for _, last in ends)
+    highest = min(max(first for first, _ in ends), MAX_ERROR_RATIO * lowest + 1e-3)
     axes.set_ylim(lowest - 0.08 * (highest - lowest) - 1e-4, highest + 0.08 * (highest - lowest) + 1e-4)
     limit_ticks(axes)
     set_labels(axes, x="FLOPs, share of the largest cell's", y="validation error", title="Pareto fronts")
-    add_legend(figure, looks, {})
+    add_legend(figure, looks)
     yield Drawing("tradeoff", figure, FRONTS)
+
+
+def _results_with_flops(results: Results) -> pd.DataFrame:
+    """The full results with FLOPs and an error that each run had at the epochs of the comparison."""
+    trials, curves, summary = results.trials, results.curves, results.summary
+    known = pd.MultiIndex.from_frame(curves.loc[curves["epochs"] <= summary.compared_at, ["run", "trial"]])
+    within = pd.MultiIndex.from_frame(trials[["run", "trial"]].astype({"trial": "int64"})).isin(known)
+    full = within & is_full_result(trials, summary.budget)
+    return trials[full & trials["flops_ratio"].notna() & trials["error"].notna()]
+
+
+def pareto_front(points: Floats) -> Floats:
+    """The points [m, 2] of [n, 2] that no other point dominates, by the first column."""
+    ordered = points[np.lexsort((points[:, 1], points[:, 0]))]
+    before = np.concatenate([[np.inf], np.minimum.accumulate(ordered[:, 1])[:-1]])
+    return ordered[ordered[:, 1] < before]
 
 
 def learning(results: Results) -> Iterator[Drawing]:
@@ -62,8 +72,6 @@ def learning(results: Results) -> Iterator[Drawing]:
         epochs, last = range(1, len(best[name]) + 1), [len(best[name]) - 1]
         axes.plot(epochs, best[name], linewidth=1.8, markersize=4, markevery=last, **line_style(style))
     axes.locator_params(axis="x", integer=True)
-    errors = any(not is_missing(results.summary.optimizers[name].best_error) for name in best)
-    y = "validation error" if errors else "reported value"
-    set_labels(axes, x="epoch", y=y, title="Learning curves of the best configurations")
-    add_legend(figure, looks, {})
-    yield Drawing("learning", figure, LEARNING if errors else REPORTED)
+    set_labels(axes, x="epoch", y="reported value", title="Learning curves of the best configurations")
+    add_legend(figure, looks)
+    yield Drawing("learning", figure, LEARNING)

@@ -12,9 +12,7 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from fmnas.comparison.analysis.checkpoints import Checkpoint
-from fmnas.comparison.analysis.efficiency import AREA_FROM
-from fmnas.comparison.analysis.formatting import format_count, format_number, is_missing, join_names
+from fmnas.comparison.analysis.formatting import format_number, is_missing
 from fmnas.comparison.analysis.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
 from fmnas.comparison.analysis.resampling import coverage_warning
 from fmnas.comparison.analysis.retrained import reduced_settings
@@ -27,13 +25,6 @@ from fmnas.comparison.summary import ReportContext, Summary
 
 SAMPLE_WIDTH, SAMPLE_HEIGHT, MARKER_SIZE = 42, 14, 9.0
 """Of a sample in the legend, in SVG units."""
-MAX_NAMED_OPTIMIZERS = 6
-"""With more optimizers the question has their number, not their names."""
-MANY_PAIRS = 15
-FEWER_PAIRS_NOTE = (
-    "Many pairwise tests need many repeats. With `hypotheses: NAME` in the configuration, chosen before any result is "
-    "known, one optimizer is tested against each of the others, and p is corrected for these tests only."
-)
 
 Facts = Mapping[str, object]
 """What a section shows in addition to the summary and the context, by name: tables and texts."""
@@ -57,13 +48,11 @@ class Section:
 def render_page(summary: Summary, context: ReportContext, drawings: Iterable[Drawing]) -> str:
     """The report as an HTML document, with the drawings that are for the page."""
     pictures = [drawing for drawing in drawings if drawing.is_on_page]
-    return _template().render(
+    return _template("page.html.j2").render(
         summary=summary,
         context=context,
-        question=_question(summary),
         light=css_declarations(dark=False),
         dark=css_declarations(dark=True),
-        area_from=f"{AREA_FROM:g}",
         lead=[picture for picture in pictures if picture.is_lead],
         sections=sections(summary, context, [picture for picture in pictures if not picture.is_lead]),
         svg=_svg,
@@ -72,6 +61,12 @@ def render_page(summary: Summary, context: ReportContext, drawings: Iterable[Dra
         sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
         marker=_marker_path,
     )
+
+
+def render_problems_page(values: Mapping[str, object]) -> str:
+    """The report over several problems as an HTML document. values: what the template shows, by name."""
+    colours = {"light": css_declarations(dark=False), "dark": css_declarations(dark=True)}
+    return _template("across_problems.html.j2").render(**values, **colours, svg=_svg)
 
 
 def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawing]) -> list[Section]:
@@ -83,7 +78,6 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
     steps = ", ".join(f"{point.share:.0%}" for point in summary.checkpoints)
     no_power = all(pair.verdict == TOO_FEW for pair in summary.tests.pairs)
     tests = _tests(summary.tests) if summary.tests.most_repeats > 1 else {}
-    speed = {"area": tables.areas(summary), "targets": tables.targets(summary)}
     remarks = [remark.text for remark in summary.remarks if remark.optimizer]
     setup = {"sentences": context.setup, "settings": tables.settings(context.settings), "remarks": remarks}
     reproduce = {"environment": tables.environment(context.environment), "configuration": context.config_text}
@@ -94,14 +88,12 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
         ("setup", "Setup", False, setup),
         ("statistics", "Pairwise tests", no_power, tests),
         ("retrained", "Test errors of the retrained configurations", False, _retraining(summary, context)),
-        ("tradeoff", "Error against FLOPs", False, {"table": tables.tradeoffs(summary)}),
+        ("tradeoff", "Error against FLOPs", False, None),
         ("learning", "Learning curves of the best configurations", True, None),
         ("cells", best, False, {"found": _best_cells(summary, pictures.get("cells", ()))}),
         ("curves", "Anytime performance", True, None),
         ("checkpoints", f"Results at {steps} of the budget", True, _checkpoints(summary)),
-        ("speed", "Speed of improvement", True, speed),
-        ("variables", "Influence of the variables", True, None),
-        ("timeline", "Worker timeline", True, None),
+        ("targets", "Evaluations to reach a target", True, {"table": tables.targets(summary)}),
         ("spent", "Cost of every run", True, {"table": tables.ledger(summary)}),
         ("sanity_checks", "Sanity checks", not warnings, checks),
         ("incidents", "Failures and notes", False, {"table": tables.incidents(summary)}),
@@ -115,25 +107,14 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
     ]
 
 
-def _question(summary: Summary) -> str:
-    """The question that the experiment answers."""
-    budget, names = summary.budget, list(summary.optimizers)
-    epochs = budget.epochs_per_evaluation
-    cost = f"{budget.evaluations} evaluations" + ("" if epochs == 1 else f" of {epochs} epochs")
-    if len(names) < 2:
-        return f"What is the lowest objective on {summary.problem} within {cost}?"
-    who = join_names(names, "or") if len(names) <= MAX_NAMED_OPTIMIZERS else f"{len(names)} optimizers"
-    return f"Which optimizer finds the lowest objective on {summary.problem} within {cost}: {who}?"
-
-
 @cache
-def _template() -> Template:
-    """The template of the page. An unknown name raises; every text is escaped."""
+def _template(name: str) -> Template:
+    """A template of this folder. An unknown name raises; every text is escaped."""
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _svg(drawing: Drawing) -> str:
@@ -154,7 +135,7 @@ def _marker_path(style: Style) -> str:
 
 
 def _tests(tests: Comparisons) -> Facts:
-    """The paired tests, their hypotheses and power, and how to test fewer pairs."""
+    """The paired tests, their hypotheses and power."""
     if not tests.pairs:
         return {}
     name = tests.hypotheses
@@ -164,7 +145,6 @@ def _tests(tests: Comparisons) -> Facts:
         "family": "all pairs" if name == ALL else f"{name} against each of the others (`hypotheses: {name}`)",
         "pairs": len(tests.pairs),
         "level": f"{LEVEL:.0%}",
-        "fewer": FEWER_PAIRS_NOTE if name == ALL and len(tests.pairs) > MANY_PAIRS else "",
     }
 
 
@@ -177,7 +157,7 @@ def _retraining(summary: Summary, context: ReportContext) -> Facts:
         "means": tables.retrained_means(retrained),
         "rows": tables.retrained_rows(retrained),
         "tests": _tests(retrained.tests),
-        "reduced": reduced_settings(context.retrained, context.full_training),
+        "reduced": reduced_settings(retrained, context.full_training),
     }
 
 
@@ -197,12 +177,6 @@ def _checkpoints(summary: Summary) -> Facts:
     points = summary.checkpoints
     return {
         "table": tables.checkpoints(summary),
-        "spent": ", ".join(map(_format_cost, points)),
+        "spent": ", ".join(f"{point.share:.0%} = {point.epochs} epochs" for point in points),
         "warning": coverage_warning(*(len(row.values) for point in points[-1:] for row in point.rows)),
     }
-
-
-def _format_cost(point: Checkpoint) -> str:
-    """A checkpoint in evaluations, and in whole epochs where these are not whole evaluations."""
-    part = "" if point.evaluations == int(point.evaluations) else f" ({point.epochs} whole epochs)"
-    return f"{point.share:.0%} = {format_count(point.evaluations)} evaluations{part}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from fmnas.comparison.analysis.efficiency import Reached
+from fmnas.comparison.analysis.checkpoints import Reached
 from fmnas.comparison.analysis.formatting import (
     MISSING,
     format_count,
@@ -103,19 +103,6 @@ def pairs(tests: Comparisons) -> Table:
     )
 
 
-def areas(summary: Summary) -> Table:
-    """A row per optimizer, the lowest mean height first."""
-    return build_table(
-        summary.area,
-        {
-            "optimizer": lambda row: row.optimizer,
-            "mean height": lambda row: format_with_error(row.mean, row.standard_error),
-            "each repeat": lambda row: _join_values(row.values),
-        },
-        "wide",
-    )
-
-
 def targets(summary: Summary) -> Table:
     """A row per target, a column per optimizer."""
     names = [row.optimizer for row in summary.targets[0].rows] if summary.targets else []
@@ -133,20 +120,6 @@ def settings(options_of: Mapping[str, Mapping[str, Any]]) -> Table:
         for name, options in options_of.items()
     ]
     return Table(("optimizer", "options"), tuple(rows), "text")
-
-
-def tradeoffs(summary: Summary) -> Table:
-    """A row per optimizer, the largest hypervolume first."""
-    return build_table(
-        summary.tradeoff,
-        {
-            "optimizer": lambda row: row.optimizer,
-            "hypervolume": lambda row: format_with_error(row.mean, row.standard_error),
-            "on the front": lambda row: str(len(row.front)),
-            "each repeat": lambda row: _join_values(row.values),
-        },
-        "wide",
-    )
 
 
 def retrained_means(retrained: Retrained) -> Table:
@@ -189,7 +162,6 @@ def ledger(summary: Summary) -> Table:
             ),
             "diverged": lambda run: str(run.diverged),
             "duplicates": lambda run: join_counts({"exact": run.duplicates, "isomorphic": run.isomorphic_duplicates}),
-            "known cells": lambda run: join_counts({"exact": run.known_cells, "isomorphic": run.isomorphic_cells}),
             "full trainings": lambda run: str(run.full_evaluations),
             "epochs": lambda run: str(run.epochs),
             "training": lambda run: format_duration(run.train_seconds),

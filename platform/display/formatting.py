@@ -1,7 +1,6 @@
 """Numbers, times and tables as the commands show them, and the estimate of the time left."""
 
 from collections.abc import Collection, Iterable, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -9,14 +8,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from fmnas.platform.experiment.ledger import RunProgress
 
-
-class Activity(StrEnum):
-    """What a run does."""
-
-    SUGGESTING = "suggesting"
-    TRAINING = "training"
-    WAITING = "waiting"
-    DONE = "done"
+MAX_LISTED_TRIALS = 4
+"""Running trials that a row of a table lists."""
 
 
 def estimate_eta(work: Sequence[tuple[float, float]], seconds: float) -> float | None:
@@ -46,10 +39,16 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def format_progress(epoch: int | None, epochs: int, seconds: float) -> str:
-    """Format the progress of a running trial, e.g. "epoch 7 of 25, 41 s"; without the epoch if it is not known."""
-    elapsed = f"{seconds:.0f} s"
-    return elapsed if epoch is None else f"epoch {epoch} of {epochs}, {elapsed}"
+def format_activity(trials: Sequence[tuple[int, int | None, int, float]]) -> str:
+    """Format a run's running trials, e.g. "training 3 (epoch 7 of 25, 41 s), 4 (2 s)".
+
+    trials: of each its id, the epochs done (None if unknown), its epochs, and for how many seconds it has been running.
+    """
+    texts = []
+    for trial, epoch, epochs, seconds in trials[:MAX_LISTED_TRIALS]:
+        done = "" if epoch is None else f"epoch {epoch} of {epochs}, "
+        texts.append(f"{trial} ({done}{seconds:.0f} s)")
+    return f"training {', '.join(texts)}"
 
 
 def format_value(value: float | None) -> str:

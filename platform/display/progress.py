@@ -14,11 +14,10 @@ from rich.text import Text
 
 from fmnas.platform.config.schema import IN_PROCESS
 from fmnas.platform.display.formatting import (
-    Activity,
     budget_fields,
     estimate_eta,
+    format_activity,
     format_duration,
-    format_progress,
     format_value,
 )
 from fmnas.platform.display.log import LIVE, make_logger
@@ -46,8 +45,6 @@ from fmnas.search_spaces.records import FINISHED, WARM_START
 if TYPE_CHECKING:
     from fmnas.platform.experiment.state import ExperimentState
 
-MAX_LISTED_TRIALS = 4
-"""Running trials that a row of the table lists."""
 Key = tuple[str, int]
 """Run and trial id."""
 
@@ -235,18 +232,18 @@ class Progress(Observer):
 
     def _activity(self, row: _Row) -> str:
         if row.run == self._suggesting:
-            return Activity.SUGGESTING
+            return "suggesting"
         now, trainings = self._elapsed(), self._retraining.seeds if self._retraining else None
         n_trainings = self._state.experiment.problem.seeds if trainings is None else trainings
         epochs_done = mean_epochs_done(self._pool, n_trainings)
         trials = [
-            f"{key[1]} ({format_progress(epochs_done.get(key), epochs, now - since)})"
+            (key[1], epochs_done.get(key), epochs, now - since)
             for key, (since, epochs) in list(self._running.items())
             if key[0] == row.run
         ]
         if trials:
-            return f"{Activity.TRAINING} {', '.join(trials[:MAX_LISTED_TRIALS])}"
-        return Activity.WAITING if row.left else Activity.DONE
+            return format_activity(trials)
+        return "waiting" if row.left else "done"
 
 
 def _trial_text(run: str, trial: Trial, attempt: str = "") -> str:

@@ -32,27 +32,16 @@ from rich.table import Table
 
 from fmnas.platform.display.console import print_line
 from fmnas.platform.display.formatting import (
-    Activity,
     budget_fields,
     estimate_eta,
+    format_activity,
     format_duration,
-    format_progress,
     format_value,
     plain_table,
 )
 from fmnas.platform.display.summary import program_name
 from fmnas.platform.errors import Ending, legible
-from fmnas.platform.experiment.comparability import format_extension
-from fmnas.platform.experiment.events import (
-    EVENT_NAMES,
-    Asked,
-    Begun,
-    DriverStarted,
-    DriverWork,
-    Event,
-    Extended,
-    Finished,
-)
+from fmnas.platform.experiment.events import EVENT_NAMES, Asked, Begun, DriverStarted, DriverWork, Event, Finished
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, PendingTrial, RunProgress, fold
 from fmnas.platform.experiment.lock import read_driver
@@ -153,16 +142,10 @@ def _shown_events(events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _event(event: Event) -> dict[str, Any]:
-    match event:
-        case Finished():
-            text = f"objective {format_value(event.evaluation.objective)}"
-        case Extended():
-            text = format_extension(event.changes)
-        case DriverStarted():
-            text = event.work
-        case _:
-            parts = (getattr(event, "status", ""), legible(getattr(event, "reason", "")))
-            text = ": ".join(part for part in parts if part)
+    if isinstance(event, Finished):
+        text = f"objective {format_value(event.evaluation.objective)}"
+    else:
+        text = ": ".join(filter(None, (getattr(event, "status", ""), legible(getattr(event, "reason", "")))))
     keys = {"run": "run", "trial": "trial_id", "worker": "worker"}
     fields = {key: getattr(event, name, None) for key, name in keys.items()}
     return {"at": event.at, "event": EVENT_NAMES[type(event)], **fields, "text": text}
@@ -208,11 +191,7 @@ def _table(facts: Mapping[str, Any]) -> Table:
 def _activity(run: Mapping[str, Any], state: str) -> str:
     """Return what a run does now: its running trials, or its status in the live table."""
     if run["spent_epochs"] >= run["budget_epochs"]:
-        return Activity.DONE
-    if state == WORKING and not run["running"]:
-        return Activity.WAITING
-    return ", ".join(
-        f"trial {trial['trial']} on {short_worker_name(trial['worker'])} "
-        f"({format_progress(trial['epoch'], trial['epochs'], trial['seconds'])})"
-        for trial in run["running"]
-    )
+        return "done"
+    if not run["running"]:
+        return "waiting" if state == WORKING else ""
+    return format_activity([(t["trial"], t["epoch"], t["epochs"], t["seconds"]) for t in run["running"]])

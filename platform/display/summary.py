@@ -20,7 +20,8 @@ from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from fmnas.comparison.analysis.retrained import Retrained
+    from fmnas.comparison.page.tables import Table
+    from fmnas.comparison.problems_report import ProblemsSummary
     from fmnas.comparison.summary import Summary
     from fmnas.platform.mlflow.sync import TrackingReport
 
@@ -114,43 +115,36 @@ def program_name() -> str:
 
 
 def print_summary(summary: "Summary", console: Console) -> None:
-    """Print the final table, its headline and caution, and the table of retrained incumbents if there are any."""
-    from fmnas.comparison.page.tables import results_table
+    """Print the final table, its headline and caution, and the tables of retrained incumbents if there are any."""
+    from fmnas.comparison.page import tables
 
-    table = results_table(summary)
     console.print()
-    console.print(plain_table(table.header, table.rows, {"optimizer"}))
-    console.print()
+    _print_table(tables.results_table(summary), console)
     print_line(console, summary.headline)
     print_line(console, summary.caution, "dim")
     console.print()
-    if summary.retrained:
-        _print_retrained(summary.retrained, console)
+    if retrained := summary.retrained:
+        settings = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
+        print_line(console, f"Retrained incumbents ({settings}):")
+        for table in (tables.retrained_means(retrained), tables.pairs(retrained.tests)):
+            if table:
+                _print_table(table, console)
 
 
-def _print_retrained(retrained: "Retrained", console: Console) -> None:
-    from fmnas.comparison.analysis.formatting import format_interval, format_number
+def print_problems_summary(summary: "ProblemsSummary", console: Console) -> None:
+    """Print the mean ranks over problems, the tests, the headline and the caution."""
+    from fmnas.comparison.problems_report import ranks_table, tests_table
 
-    settings = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
-    settings = f"with different {', '.join(retrained.differ)}" if retrained.differ else settings
-    print_line(console, f"Retrained incumbents ({settings}):")
-    means = []
-    for row in retrained.means:
-        errors = (
-            format_number(row.selected_error),
-            format_number(row.error),
-            format_number(row.standard_error, digits=2),
-        )
-        means.append((row.optimizer, *errors, format_interval(row.low, row.high)))
-    header = ("optimizer", "validation error", "test error", "standard error", "95% interval")
-    console.print(plain_table(header, means, {"optimizer"}))
-    pairs = []
-    for pair in retrained.tests.pairs:
-        numbers = format_number(pair.difference, digits=2), format_number(pair.p_corrected, digits=2)
-        pairs.append((f"{pair.first} - {pair.second}", *numbers, pair.verdict))
-    if pairs:
-        columns = ("test errors", "difference", "p corrected", "verdict")
-        console.print(plain_table(columns, pairs, {"test errors", "verdict"}))
+    for table in (ranks_table(summary), tests_table(summary)):
+        console.print()
+        _print_table(table, console)
+    print_line(console, summary.headline)
+    print_line(console, summary.caution, "dim")
+    console.print()
+
+
+def _print_table(table: "Table", console: Console) -> None:
+    console.print(plain_table(table.header, table.rows, {"optimizer", "pair", "against", "verdict"}))
     console.print()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fmnas.platform.config.uri import TrackingError, is_server, sqlite_path
+from fmnas.platform.config.uri import is_server, sqlite_path
 from fmnas.platform.mlflow.records import EXPERIMENT_ID, TEST_ERROR, Point, params
 from fmnas.platform.mlflow.settings import TrackingSettings
 from fmnas.platform.mlflow.ui import view_tags
@@ -91,7 +91,13 @@ class MlflowExperiment:
         """Connect, and create the experiment if it does not exist."""
         self._settings = settings
         self.client: Any = load_mlflow().MlflowClient(tracking_uri=settings.uri)
-        self.id = self._find_or_create()
+        existing = self.client.get_experiment_by_name(settings.experiment)
+        if existing is not None:
+            self.id = str(existing.experiment_id)
+        else:
+            folder = None if is_server(settings.uri) else settings.artifacts
+            location = folder.resolve().as_uri() if folder else None
+            self.id = str(self.client.create_experiment(settings.experiment, artifact_location=location))
 
     def is_reachable(self) -> bool:
         """Return whether the store answers."""
@@ -186,19 +192,6 @@ class MlflowExperiment:
         dataset = Dataset(name=name, digest=digest, source_type="code", source=source)
         context = InputTag(key="mlflow.data.context", value="training")
         self.client.log_inputs(run_id, [DatasetInput(dataset=dataset, tags=[context])])
-
-    def _find_or_create(self) -> str:
-        name, artifacts = self._settings.experiment, self._settings.artifacts
-        existing = self.client.get_experiment_by_name(name)
-        if existing is None:
-            location = artifacts.resolve().as_uri() if artifacts and not is_server(self._settings.uri) else None
-            return str(self.client.create_experiment(name, artifact_location=location))
-        if existing.lifecycle_stage != "active":
-            raise TrackingError(
-                f"tracking.experiment = {name!r}: it was deleted in the store; restore it with "
-                f"'mlflow experiments restore -x {existing.experiment_id}' or choose a different name"
-            )
-        return str(existing.experiment_id)
 
 
 def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -190,8 +190,8 @@ class Reconciler:
         for run, ended in ends.items():
             self._log_summary(store, run, records.milliseconds(ended))
             store.client.set_terminated(self._ids[run], ending, records.milliseconds(ended))
-        if note := records.experiment_note(summary):
-            store.log(self._ids[""], tags={records.DESCRIPTION: note})
+        if note := "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution")))):
+            store.log(self._ids[""], tags={records.DESCRIPTION: note[:5000]})
         last = records.milliseconds(max(ends.values()))
         if status == "finished":
             self._log_means(store, summary, last)

@@ -167,11 +167,6 @@ def mean_points(path: Path, summary: Mapping[str, Any], at: int) -> dict[str, li
     return {name: [Point(key, value, at, step) for (key, step), value in line.items()] for name, line in lines.items()}
 
 
-def experiment_note(summary: Mapping[str, Any]) -> str:
-    """Return the description of an experiment's run: the report's headline and its caution."""
-    return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
-
-
 def results(result: TrialResult | None) -> dict[str, float]:
     """Return what a trial measured; nothing if it did not finish."""
     names = ("objective", "error", "flops", "flops_ratio") if result and result.evaluation else ()

@@ -4,7 +4,6 @@ Directories with the same experiment seed hold the same repeats, with the same i
 paired repeat by repeat. Directories with different seeds hold different repeats, which get different numbers.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fmnas.comparison.analysis.paired_tests import ALL
+from fmnas.comparison.analysis.retrained import seed_columns
 from fmnas.comparison.analysis.trials import LAST_COLUMN, SOURCE, PlannedRun
+from fmnas.comparison.problems_report import ProblemsSummary
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
@@ -23,12 +24,10 @@ from fmnas.platform.experiment.run_directory import RunDirectory, check_links, r
 from fmnas.platform.experiment.saved_problem import load_space
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
-from fmnas.platform.report.write import ReportInput, report_input, write_report_files
+from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
 
 Repeat = tuple[int, int]
 """Seed of an experiment, and number of a repeat in it: they identify a repeat across directories."""
-SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
-"""Keys of every summary.json that fmnas writes."""
 
 
 class ReportSource(NamedTuple):
@@ -45,9 +44,10 @@ class ReportSource(NamedTuple):
 
 def write_report_of(
     roots: Sequence[Path], out: Path | None, say: Callable[[str], None]
-) -> tuple[Summary, RunDirectory]:
-    """Write the report of run directories; return its summary and the folder of trials.csv, summary.json and report/.
+) -> tuple[Summary | ProblemsSummary, RunDirectory]:
+    """Write the report of run directories; return its summary and the folder of summary.json and report/.
 
+    Directories of one problem are merged; if there are several problems, the report is over these.
     out: that folder; None: the run directory itself if there is one, else runs/report-NAMES. say: receives a line as
     each step begins. Raises RunDirectoryError if the directories cannot be compared, or if `out` holds anything but an
     earlier report, which is checked before anything is read.
@@ -57,8 +57,13 @@ def write_report_of(
     folder = RunDirectory(roots[0] if in_place else out or Path("runs") / f"report-{names}")
     if not in_place:
         _check_out(folder)
-    results = load_report_input(roots) if in_place else _merge(_load_sources(roots))
-    return write_report_files(folder, results, say), folder
+    problems: dict[str, list[ReportSource]] = {}
+    for source in _load_sources(roots):
+        problems.setdefault(source.config.problem, []).append(source)
+    inputs = [report_input(*some[0]) if in_place else _merge(some) for some in problems.values()]
+    if len(inputs) > 1:
+        return write_problems_files(folder, inputs, say), folder
+    return write_report_files(folder, inputs[0], say), folder
 
 
 def load_report_input(roots: Sequence[Path]) -> ReportInput:
@@ -102,15 +107,9 @@ def _check_out(folder: RunDirectory) -> None:
 
 
 def _is_merged_report(folder: RunDirectory) -> bool:
-    """Whether fmnas wrote a report here, and no experiment is here whose journal is lost."""
+    """Whether a report is here, and no experiment whose journal is lost."""
     is_experiment = any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
-    if is_experiment or not folder.page.is_file():
-        return False
-    try:
-        summary = json.loads(folder.summary.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return False
-    return isinstance(summary, dict) and set(summary) >= SUMMARY_KEYS
+    return not is_experiment and folder.page.is_file() and folder.summary.is_file()
 
 
 def _check_comparable(sources: Sequence[ReportSource]) -> None:
@@ -121,17 +120,8 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
         if lines:
             raise RunDirectoryError(
                 f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
-                f"{lines}\nReport them one by one.{_extend_hint(first, other)}"
+                f"{lines}\nReport them one by one; `fmnas extend DIR` makes budgets equal."
             )
-
-
-def _extend_hint(*sources: ReportSource) -> str:
-    """Return how to give both directories the same budget; empty if they have it."""
-    fewer, more = sorted(sources, key=lambda source: source.config.budget.evaluations)
-    if fewer.config.budget.evaluations == more.config.budget.evaluations:
-        return ""
-    command = f"fmnas {fewer.directory.command('extend')} -o budget.evaluations={more.config.budget.evaluations}"
-    return f" To make the budgets equal: `{command}`."
 
 
 def _settings(source: ReportSource) -> dict[str, Any]:
@@ -210,9 +200,9 @@ def _renumber(source: ReportSource, numbers: Mapping[Repeat, int]) -> ReportInpu
 
 def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportContext]) -> ReportContext:
     names = [str(source.directory.root) for source in sources]
-    retrained = [context.retrained for context in contexts if context.retrained is not None]
+    retrained, notes = merge_retrained(contexts)
     hypotheses, remarks = _merge_hypotheses([source.config for source in sources])
-    remarks += map(Remark, different_file_notes([source.state for source in sources]))
+    remarks += [*notes, *map(Remark, different_file_notes([source.state for source in sources]))]
     remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
     return replace(
         contexts[0],
@@ -221,7 +211,7 @@ def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportCo
         config_text="\n".join(f"# {name}\n{c.config_text}" for name, c in zip(names, contexts, strict=True)),
         pending=[pending_trial for context in contexts for pending_trial in context.pending],
         finished=all(context.finished for context in contexts),
-        retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
+        retrained=retrained,
         hypotheses=hypotheses,
         remarks=remarks,
         runs=[run for context in contexts for run in context.runs],
@@ -231,6 +221,18 @@ def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportCo
         learning={trial: curve for context in contexts for trial, curve in context.learning.items()},
         pauses={source: spans for context in contexts for source, spans in context.pauses.items()},
     )
+
+
+def merge_retrained(contexts: Sequence[ReportContext]) -> tuple[pd.DataFrame | None, list[Remark]]:
+    """Return the retrained configurations of all directories, or none and a note if their settings differ."""
+    tables = [context.retrained for context in contexts if context.retrained is not None]
+    settings = {(*table[["epochs", "images", "test_images"]].iloc[0], len(seed_columns(table))) for table in tables}
+    if len(settings) > 1:
+        note = (
+            "Retrained configurations are left out: the directories retrained with different epochs, images or seeds."
+        )
+        return None, [Remark(note)]
+    return pd.concat(tables, ignore_index=True) if tables else None, []
 
 
 def _merge_hypotheses(configs: Sequence[Config]) -> tuple[str, list[Remark]]:

@@ -1,17 +1,20 @@
 """The report of an experiment: trials.csv, summary.json and the folder report/ of its run directory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
 from fmnas.comparison.analysis.costs import Pending
-from fmnas.comparison.analysis.trials import Budget, PlannedRun, ReportNotWritten
-from fmnas.comparison.report import write_report
+from fmnas.comparison.analysis.paired_tests import ALL
+from fmnas.comparison.analysis.trials import Budget, PlannedRun, ReportError, ReportNotWritten
+from fmnas.comparison.latex import problems_latex, results_latex
+from fmnas.comparison.problems_report import ProblemsSummary, write_problems_report
+from fmnas.comparison.report import compute_results, write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.environment import format_driver
-from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
 from fmnas.platform.experiment.events import DriverWork
 from fmnas.platform.experiment.ledger import Ledger, settings_of
@@ -22,9 +25,11 @@ from fmnas.platform.experiment.trial_result import trials_table, utc_timestamp
 from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import optimizer_notes, resolved_options, search_fidelity, setup_statements
 
+TABLES = "tables.tex"
+"""The results as LaTeX tables, in the folder of the report."""
 PAGE_FILES = (
     *("../trials.csv", "../summary.json"),
-    *("curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf"),
+    *("curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf", TABLES),
 )
 """Files that the page links to, relative to it."""
 OPTIONAL_STOPPING_NOTE = (
@@ -65,6 +70,32 @@ def write_report_files(directory: RunDirectory, results: ReportInput, say: Calla
         summary = write_report(results.trials, results.context, directory.report)
     except ReportNotWritten as error:
         raise ExperimentFailed(f"{error}; the journal has all results") from error
+    write_text(directory.report / TABLES, results_latex(summary))
+    write_json(directory.summary, summary.to_json())
+    return summary
+
+
+def write_problems_files(
+    directory: RunDirectory, inputs: Sequence[ReportInput], say: Callable[[str], None]
+) -> ProblemsSummary:
+    """Write the report over several problems and its summary.json; return the summary. inputs: one for each problem.
+
+    The optimizer that is tested against the others is that of the configurations' hypotheses, if they agree on one,
+    else the first of the first configuration: it never depends on results. Raises RunDirectoryError for problems that
+    cannot be compared, and ExperimentFailed if the files cannot be written.
+    """
+    say(f"comparing optimizers over {len(inputs)} problems")
+    hypotheses = {report.context.hypotheses for report in inputs}
+    chosen = hypotheses.pop() if len(hypotheses) == 1 else ALL
+    reference = inputs[0].context.runs[0].optimizer if chosen == ALL else chosen
+    try:
+        experiments = [compute_results(report.trials, report.context) for report in inputs]
+        summary = write_problems_report(experiments, reference, directory.report)
+    except ReportNotWritten as error:
+        raise ExperimentFailed(f"{error}; the journals have all results") from error
+    except ReportError as error:
+        raise RunDirectoryError(str(error)) from None
+    write_text(directory.report / TABLES, problems_latex(summary))
     write_json(directory.summary, summary.to_json())
     return summary
 

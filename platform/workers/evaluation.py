@@ -24,57 +24,52 @@ COOPERATION_SECONDS = 2.0
 """How long a trainer that takes `stop` may run past its deadline before it is interrupted."""
 
 
-class Evaluator:
-    """A trainer, called with `report` and `stop` if its `evaluate` takes them."""
+def evaluate_trial(
+    trainer: Trainer,
+    trial: Trial,
+    report: Callable[[int], None],
+    check: Callable[[], None],
+    seconds: float = math.inf,
+    *,
+    interrupt: bool = False,
+    on_error: Callable[[Exception], None] = lambda error: None,
+) -> Evaluation | FailedEvaluation:
+    """Return the validated evaluation, or why it failed. It raises every BreakOff but PastDeadline.
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        parameters = inspect.signature(trainer.evaluate).parameters
-        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
-        self._accepted = [name for name in ("report", "stop") if takes_any or name in parameters]
+    report: called after each epoch of each training, with the sum of epochs over all trainings.
+    check: raises a BreakOff once the trial must end; a trainer that takes `stop` then ends by itself.
+    seconds: the deadline, for the reason. on_error: called with the exception of a trial that failed.
+    interrupt: whether to raise the BreakOff inside a trainer that does not end by itself.
+    """
+    try:
+        with _restore_torch():
+            return _call_trainer(trainer, trial, report, check, interrupt)
+    except PastDeadline:
+        return timed_out(seconds)
+    except Exception as error:
+        on_error(error)
+        return FailedEvaluation(LOST if isinstance(error, DeviceFailedError) else FAILED, one_line(error))
 
-    def evaluate(
-        self,
-        trial: Trial,
-        report: Callable[[int], None],
-        check: Callable[[], None],
-        seconds: float = math.inf,
-        *,
-        interrupt: bool = False,
-        on_error: Callable[[Exception], None] = lambda error: None,
-    ) -> Evaluation | FailedEvaluation:
-        """Return the validated evaluation, or why it failed. It raises every BreakOff but PastDeadline.
 
-        report: called after each epoch of each training, with the sum of epochs over all trainings.
-        check: raises a BreakOff once the trial must end; a trainer that takes `stop` then ends by itself.
-        seconds: the deadline, for the reason. on_error: called with the exception of a trial that failed.
-        interrupt: whether to raise the BreakOff inside a trainer that does not end by itself.
-        """
-        try:
-            with _restore_torch():
-                return self._call_trainer(trial, report, check, interrupt)
-        except PastDeadline:
-            return timed_out(seconds)
-        except Exception as error:
-            on_error(error)
-            return FailedEvaluation(LOST if isinstance(error, DeviceFailedError) else FAILED, one_line(error))
-
-    def _call_trainer(
-        self, trial: Trial, report: Callable[[int], None], check: Callable[[], None], interrupt: bool
-    ) -> Evaluation:
-        offered: dict[str, Any] = {"report": _sum_epochs(report), "stop": _stop_callback(check)}
-        callbacks = {name: offered[name] for name in self._accepted}
-        grace = COOPERATION_SECONDS if "stop" in callbacks else 0.0
-        try:
-            with interruptible(check, grace) if interrupt else nullcontext():
-                return validate_evaluation(self._trainer.evaluate(trial, **callbacks))
-        except EvaluationStoppedError:
-            check()
-            raise  # the trainer stopped although `stop()` was False
-        except (Exception, *LET_THROUGH):
-            raise
-        except BaseException as error:  # e.g. SystemExit, which would end this process silently
-            raise TrainingFailedError(f"{one_line(error)}{own_line(error)}") from error
+def _call_trainer(
+    trainer: Trainer, trial: Trial, report: Callable[[int], None], check: Callable[[], None], interrupt: bool
+) -> Evaluation:
+    """Call the trainer with `report` and `stop` if its `evaluate` takes them."""
+    parameters = inspect.signature(trainer.evaluate).parameters
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    offered: dict[str, Any] = {"report": _sum_epochs(report), "stop": _stop_callback(check)}
+    callbacks = {name: callback for name, callback in offered.items() if takes_any or name in parameters}
+    grace = COOPERATION_SECONDS if "stop" in callbacks else 0.0
+    try:
+        with interruptible(check, grace) if interrupt else nullcontext():
+            return validate_evaluation(trainer.evaluate(trial, **callbacks))
+    except EvaluationStoppedError:
+        check()
+        raise  # the trainer stopped although `stop()` was False
+    except (Exception, *LET_THROUGH):
+        raise
+    except BaseException as error:  # e.g. SystemExit, which would end this process silently
+        raise TrainingFailedError(f"{one_line(error)}{own_line(error)}") from error
 
 
 def _sum_epochs(report: Callable[[int], None]) -> Callable[[int, int, float], None]:

@@ -9,7 +9,7 @@ from fmnas.optimizers.isolation import same_working_directory
 from fmnas.platform.errors import ExperimentFailed, print_traceback
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import Stopped, StopRequest, deadline
-from fmnas.platform.workers.evaluation import Evaluator
+from fmnas.platform.workers.evaluation import evaluate_trial
 from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces.records import LOST
 from fmnas.trainers import Trainer, TrainerError, TrainingFailedError
@@ -33,7 +33,7 @@ class InProcessPool:
         grace_seconds: float = 0.0,
         print_tracebacks: bool = True,
     ) -> None:
-        self._evaluator, self._print_tracebacks = Evaluator(trainer), print_tracebacks
+        self._trainer, self._print_tracebacks = trainer, print_tracebacks
         self._seconds, self._stop, self._grace = trial_seconds, stop or StopRequest(), grace_seconds
         self._job: Job | None = None
         self._epochs = 0
@@ -69,8 +69,8 @@ class InProcessPool:
             check_deadline()
 
         with same_working_directory():
-            result = self._evaluator.evaluate(
-                job.trial, self._report, check, self._seconds, interrupt=True, on_error=self._on_error
+            result = evaluate_trial(
+                self._trainer, job.trial, self._report, check, self._seconds, interrupt=True, on_error=self._on_error
             )
         if isinstance(result, FailedEvaluation) and result.status == LOST:
             raise ExperimentFailed(

@@ -11,7 +11,7 @@ from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source
 from fmnas.platform.workers.cancellation import deadline
-from fmnas.platform.workers.evaluation import Evaluator, warm_up_torch
+from fmnas.platform.workers.evaluation import evaluate_trial, warm_up_torch
 from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.progress_actor import JobKey, progress_reporter
 from fmnas.search_spaces import Evaluation, Trial
@@ -51,7 +51,7 @@ class Worker:
         tune_malloc()
         self._place, self._progress_actor = f"{socket.gethostname()}:{os.getpid()}", progress_actor
         try:
-            self._evaluator = Evaluator(build(data))
+            self._trainer = build(data)
         except LET_THROUGH:
             raise
         except BaseException as error:  # one line, the last of Ray's message
@@ -70,7 +70,7 @@ class Worker:
         as pickle may fail for it. Memory of a failed job is released for the next one and others on the same GPU.
         """
         report = progress_reporter(self._progress_actor, job)
-        result = self._evaluator.evaluate(trial, report, deadline(seconds), seconds)
+        result = evaluate_trial(self._trainer, trial, report, deadline(seconds), seconds)
         if isinstance(result, FailedEvaluation):
             gc.collect()  # cycles of exceptions and frames hold tensors
             release_gpu_cache()

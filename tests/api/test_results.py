@@ -81,7 +81,7 @@ def test_the_best_is_the_least_full_objective(results: RunResults) -> None:
 def test_what_is_not_there_is_named_with_what_is(results: RunResults) -> None:
     with pytest.raises(NoSuchResultError, match=r"optimizer 'bofm': it must be one of .*random"):
         results.best("bofm")
-    with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*timeline"):
+    with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*final"):
         results.figure("anytme")
     with pytest.raises(NoSuchResultError, match=r"table 'tragets': it must be one of curves, .*Did you mean 'targets'"):
         results.tables["tragets"]
@@ -92,7 +92,7 @@ def test_several_directories_are_given_one_by_one() -> None:
         load_run(["a", "b"])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["anytime", "timeline"])
+@pytest.mark.parametrize("name", ["anytime", "final"])
 def test_figures_are_matplotlibs(name: str, results: RunResults) -> None:
     assert isinstance(results.figure(name), Figure)
     assert results.figure(name) is not results.figure(name)

@@ -10,12 +10,10 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Summary
-from fmnas.comparison.analysis.checkpoints import Checkpoint, CheckpointRow
-from fmnas.comparison.analysis.efficiency import Area, Reached, Target
+from fmnas.comparison.analysis.checkpoints import Checkpoint, CheckpointRow, Reached, Target
 from fmnas.comparison.analysis.paired_tests import NONE, SECOND, TOO_FEW, Comparisons, PairedTest
 from fmnas.comparison.analysis.retrained import Retrained, RetrainedBest, RetrainedMean
 from fmnas.comparison.analysis.sanity_checks import SanityChecks
-from fmnas.comparison.analysis.tradeoff import Tradeoff
 from fmnas.comparison.analysis.trials import typed_trials
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,16 +90,13 @@ def add_statistics(summary: Summary) -> Summary:
     values, evaluations = {0: 0.07, 1: 0.08, 2: nan}, {0: 12.0, 1: nan}
     rows = tuple(CheckpointRow(name, 0.075, 0.005, 0.07, 0.08, 1.5, values) for name in names)
     reached = tuple(Reached(name, 2, 3, 12.5, evaluations) for name in names)
-    front = ((0.1, 0.4), (0.3, 0.2))
     return replace(
         summary,
         checkpoints=tuple(Checkpoint(share, 25, 1.0, rows) for share in (0.25, 0.5, 1.0)),
-        area=tuple(Area(name, 0.09, 0.01, values) for name in names),
         tests=paired_tests(first, second),
         targets=(Target(0.0751, f"{first}'s mean at 100%", reached),),
         sanity_checks=sanity_checks(first, second),
         retrained=make_retrained(first, second),
-        tradeoff=tuple(Tradeoff(name, 0.6, 0.01, {0: 0.59, 1: 0.61}, front) for name in names),
     )
 
 

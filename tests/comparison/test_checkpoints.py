@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, mean_curve
-from fmnas.comparison.analysis.checkpoints import checkpoints, common_epochs, mean_ranks
+from fmnas.comparison import Budget, anytime_curves, ledger_table
+from fmnas.comparison.analysis.checkpoints import checkpoints, common_epochs, final_table, mean_ranks
+from fmnas.comparison.analysis.curves import mean_curve
 from fmnas.comparison.analysis.trials import PlannedRun
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
@@ -114,13 +115,3 @@ def test_a_repeat_without_any_trial_leaves_no_mean(make_table):
     assert at_end == pytest.approx({"a": NAN, "b": 3.0}, nan_ok=True)
     means = mean_curve(curves, "epochs", [75]).set_index("optimizer")["mean"]
     assert dict(means) == pytest.approx({"a": NAN, "b": 3.0}, nan_ok=True)
-
-
-def test_no_mean_over_some_of_the_repeats(make_table):
-    bohb = {("bohb", 0): [3.0, 2.0, 1.0], ("bohb", 1): [{"epochs": 15, "objective": 0.0}] * 5}
-    table = final(make_table({**bohb, ("re", 0): [7.0] * 3, ("re", 1): [8.0] * 3}))
-    assert list(table.rows) == ["re", "bohb"]
-    row = table.rows["bohb"]
-    assert np.isnan([row.mean, row.standard_error]).all()
-    assert row.best == 1.0
-    np.testing.assert_equal(row.values, {0: 1.0, 1: NAN})

@@ -1,7 +1,5 @@
 import re
 
-import pytest
-
 from fmnas.comparison.figures.canvas import new_figure
 from fmnas.comparison.figures.files import inline_svg, save_figure
 from fmnas.comparison.figures.palette import BLUE, INK
@@ -56,18 +54,3 @@ def test_a_pdf_embeds_its_fonts(tmp_path):
     assert b"/Type0" in content
     assert b"/Type3" not in content
     assert b"CreationDate" not in content
-
-
-def test_the_fonts_of_a_pdf_have_no_layout_tables(tmp_path):
-    """Subsetting them takes more than half of the time of a PDF; fontTools' defaults are restored afterwards."""
-    from fontTools.subset import Options
-    from matplotlib.backends import _backend_pdf_ps
-
-    before, seen = list(Options().drop_tables), []
-    original = _backend_pdf_ps.font_as_file
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_backend_pdf_ps, "font_as_file", lambda font: seen.append(set(font.keys())) or original(font))
-        save_figure(figure("first fit"), tmp_path, "figure")
-    assert seen
-    assert all(not tables & {"GDEF", "GPOS", "GSUB", "kern"} and {"glyf", "hmtx"} <= tables for tables in seen)
-    assert Options().drop_tables == before

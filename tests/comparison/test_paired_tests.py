@@ -1,7 +1,6 @@
 """Wilcoxon's test against all assignments of signs, Holm by hand and by its procedure, and the verdicts."""
 
 from itertools import product
-from math import comb
 
 import numpy as np
 import pytest
@@ -41,19 +40,10 @@ def test_p_with_ties_and_zeros_is_exact(differences):
     assert signed_rank_p(np.array(differences, dtype=float)) == pytest.approx(p_of_all_signs(differences))
 
 
-@pytest.mark.parametrize("repeats", [4, 6, 10, 30, 60])
+@pytest.mark.parametrize("repeats", [4, 10, 60])
 def test_p_without_ties_is_scipys(repeats):
     differences = np.random.default_rng(repeats).normal(0.3, 1, size=repeats)
     assert signed_rank_p(differences) == pytest.approx(wilcoxon(differences, method="exact").pvalue)
-
-
-def test_p_of_many_tied_differences_is_exact():
-    """Of six triples: 12 ranks of 6.5 and 6 of 15.5, of which 6 of the former are negative. Counted in coins."""
-    differences = np.tile([1.0, 2.0, -1.0], 6)
-    coins = {6.5 * few + 15.5 * many: comb(12, few) * comb(6, many) for few in range(13) for many in range(7)}
-    assert len(coins) == 13 * 7, "no two ways give the same sum"
-    expected = 2 * sum(count for total, count in coins.items() if total <= 6 * 6.5) / 2**18
-    assert signed_rank_p(differences) == pytest.approx(expected)
 
 
 def test_effect_by_hand():
@@ -109,14 +99,6 @@ def test_a_clear_pair_by_hand():
     assert (other.verdict, other.effect, other.p) == (SECOND, 1.0, test.p)
 
 
-def test_the_same_pair_among_three_optimizers_is_not_enough():
-    a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    comparisons = compare(values(a, [x + 0.1 * i for i, x in enumerate(a, 1)], [x + i for i, x in enumerate(a, 1)]))
-    assert {test.verdict for test in comparisons.pairs} == {TOO_FEW}
-    assert (comparisons.repeats, comparisons.repeats_needed) == (6, 7)
-    assert [test.p_corrected for test in comparisons.pairs] == pytest.approx([3 / 32] * 3)
-
-
 def test_one_against_the_rest_needs_fewer_repeats_than_all_pairs():
     a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     rows = [[x + 0.1 * j * i for i, x in enumerate(a, 1)] for j in range(4)]
@@ -139,16 +121,6 @@ def test_repeats_that_are_tied_show_nothing():
     among_three = compare(values(a, b, [2 * y - x for x, y in zip(a, b, strict=True)]))
     assert [(test.repeats, test.differing, test.verdict) for test in among_three.pairs] == [(9, 6, TOO_FEW)] * 3
     assert (among_three.repeats, among_three.repeats_needed) == (9, 7)
-
-
-def test_a_pair_that_holm_shows_after_smaller_p_values_is_shown():
-    """Six repeats that differ are too few for the first step of three pairs; they pass at the last step."""
-    a = [float(i) for i in range(9)]
-    b = [x + (i + 1.0 if i < 6 else 0.0) for i, x in enumerate(a)]
-    tests = compare(values(a, b, [x + 10.0 + i for i, x in enumerate(a)])).pairs
-    assert [test.differing for test in tests] == [6, 9, 9]
-    assert tests[0].p_corrected == tests[0].p == 2 / 2**6
-    assert [test.verdict for test in tests] == [FIRST] * 3
 
 
 @given(st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=5, max_size=9))

@@ -33,9 +33,6 @@ def test_styles_are_fixed_by_name():
     many = styles([f"optimizer {i}" for i in range(30)]).values()
     assert len({(s.colour, s.line, s.marker) for s in many}) == 30
     assert len({s.marker for s in many}) == len(MARKERS)
-    bars = [(s.colour, s.hatch) for s in styles([*FIXED, *(f"optimizer {i:02}" for i in range(24))]).values()]
-    assert len(set(bars)) == 28
-    assert not any(hatch for _, hatch in bars[: len(SERIES_COLOURS)])
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -1,15 +1,12 @@
 """The bootstrap interval by its properties."""
 
 import re
-import sys
 from math import erfc, pi, sqrt, tan
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import bootstrap
 
 from fmnas.comparison.analysis import resampling
 from fmnas.comparison.analysis.resampling import (
@@ -19,8 +16,6 @@ from fmnas.comparison.analysis.resampling import (
     resampling_weights,
     tail_probability,
 )
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=10).map(np.array)
 
@@ -32,13 +27,6 @@ def test_it_contains_the_mean_and_is_within_the_values(values):
     assert values.min() <= low <= high <= values.max()
     slack = 1e-12 * np.abs(values).max()
     assert low - slack <= values.mean() <= high + slack
-
-
-@settings(max_examples=30, deadline=None)
-@given(values=VALUES, shift=st.floats(-10, 10), scale=st.floats(0.1, 10))
-def test_it_moves_and_grows_with_the_values(values, shift, scale):
-    expected = [scale * end + shift for end in mean_interval(values)]
-    np.testing.assert_allclose(mean_interval(scale * values + shift), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_the_same_values_give_the_same_interval():
@@ -76,35 +64,10 @@ def test_the_warning_agrees_with_the_table():
     assert coverage_warning(1) == coverage_warning() == ""
 
 
-def test_the_benchmark_gives_the_table(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    from coverage_of_intervals import coverage
-
-    coverages = coverage(4, 500, np.random.default_rng(0))
-    sys.modules.pop("coverage_of_intervals")
-    for method, about in (("percentile", 0.801), ("BCa", 0.800), ("expanded percentile", COVERAGE[4])):
-        assert coverages[method] == pytest.approx(about, abs=4 * sqrt(about * (1 - about) / 500))
-
-
 def test_few_values():
     assert np.isnan(mean_interval(np.array([1.0]))).all()
     assert np.isnan(mean_interval(np.array([]))).all()
     assert mean_interval(np.array([1.0, 3.0])) == (1.0, 3.0)  # no resampling goes further
     assert mean_interval(np.array([0.1, 0.1, 0.1])) == (0.1, 0.1)
-
-
-def test_a_missing_value_leaves_no_interval():
     low, high = mean_interval(np.array([[1.0, np.nan], [2.0, 1.0], [3.0, 1.0]]))
-    assert np.isfinite([low[0], high[0]]).all()
-    assert np.isnan([low[1], high[1]]).all()
-
-
-@pytest.mark.parametrize(("repeats", "about"), [(4, 0.89), (6, 0.93), (10, 0.95)])
-def test_coverage_of_the_mean(repeats, about):
-    values = np.random.default_rng(1).normal(size=(repeats, 600))
-    low, high = mean_interval(values)
-    covered = ((low <= 0) & (high >= 0)).mean()
-    assert abs(covered - about) < 0.04
-    percentile = bootstrap((values,), np.mean, axis=0, method="percentile", n_resamples=400, rng=0)
-    ends = percentile.confidence_interval
-    assert covered > ((ends.low <= 0) & (ends.high >= 0)).mean()
+    assert np.isfinite([low, high]).tolist() == [[True, False], [True, False]], "one value of the second is missing"

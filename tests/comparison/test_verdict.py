@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import sem
 
-from fmnas.comparison import Budget, anytime_curves, caution, final_table, headline, ledger_table
-from fmnas.comparison.analysis.checkpoints import FinalNumbers, FinalTable
+from fmnas.comparison import Budget, anytime_curves, ledger_table
+from fmnas.comparison.analysis.checkpoints import FinalNumbers, FinalTable, final_table
 from fmnas.comparison.analysis.paired_tests import compare
 from fmnas.comparison.analysis.trials import PlannedRun
-from fmnas.comparison.analysis.verdict import OPTIONAL_STOPPING_NOTE, ORDER_NOTE, describe_power
+from fmnas.comparison.analysis.verdict import OPTIONAL_STOPPING_NOTE, ORDER_NOTE, caution, headline
 from fmnas.comparison.summary import ReportContext, summarise
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -27,7 +27,7 @@ def final(results):
         values = np.array(list(mine.values()))
         error = sem(values) if len(values) > 1 else np.nan
         best = (values.min(), np.nan, f"{name}/repeat-0", 0)
-        rows[name] = FinalNumbers(len(mine), values.mean(), error, mine, *best, 25.0, 1.0, 0.0, 0, 0, 0, 0)
+        rows[name] = FinalNumbers(len(mine), values.mean(), error, mine, *best, 25.0, 1.0, 0.0, 0, 0)
     in_order = sorted(rows, key=lambda name: (rows[name].mean, rows[name].best, name))
     return FinalTable({name: rows[name] for name in in_order}, 25, 25)
 
@@ -88,14 +88,14 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
             by_repeat(UP[:7], [2.0 * i + 3 for i in range(7)], [3.0 * i + 9 for i in range(7)]),
             "all",
             ["better than q and r (corrected p ≤ 0.047)"],
-            ["7 paired repeats", "0.0156", "0.0469 corrected for 3 comparisons", "p is better than q (p = 0.047)"],
+            ["7 paired repeats", "0.0469 after correction for 3 comparisons", "p is better than q (p = 0.047)"],
             [ORDER_NOTE],
         ),
         (
             by_repeat(UP, NEAR, FAR),
             "all",
             ["better than r (corrected p = 0.0", "no difference to q is shown"],
-            ["The other pair is undecided."],
+            ["Undecided: 1 of 3 pairs."],
             [ORDER_NOTE],
         ),
         (
@@ -109,37 +109,16 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
             by_repeat(*ROWS),
             "q",
             ["better than q (corrected p = 0.047)."],
-            ["0.0469 corrected for 3 comparisons (q with each of the others)", "q is better than r (p = 0.047)"],
+            ["0.0469 after correction for 3 comparisons", "q is better than r (p = 0.047)"],
             ["undecided"],
-        ),
-        (
-            by_repeat(*(row[:6] for row in ROWS)),
-            "p",
-            ["Too few repeats to tell whether it is better than q, r and s."],
-            ["once corrected for 3 comparisons (p with each of the others); 7 repeats without ties suffice"],
-            [],
         ),
         (by_repeat(*ROWS), "z", ["p has the lowest"], ["z is tested", "no test"], ["better"]),
         (
             by_repeat(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {0: 30.0}},
             "all",
             ["better than q (corrected p = 0.012); too few repeats to tell whether it is better than r."],
-            ["1 to 9 paired repeats", "with 9 is 0.00391, 0.0117 corrected for 3", "p is better than q (p = 0.012)"],
+            ["1 to 9 paired repeats", "0.0117 after correction for 3", "p is better than q (p = 0.012)"],
             ["anecdotal"],
-        ),
-        (
-            by_repeat(UP, [2.0 * i + 3 for i in range(9)]) | {"r": {20: 30.0, 21: 30.0}},
-            "all",
-            [],
-            ["0 to 9 paired repeats", "p is better than q (p = 0.012)"],
-            [],
-        ),
-        (
-            by_repeat(TIED, [x + (i < 3) for i, x in enumerate(TIED)]),
-            "all",
-            ["Too few repeats to tell whether it is better than q."],
-            ["too few repeats that differ: p and q in 3 of 8."],
-            ["No test shows a difference"],
         ),
         (
             by_repeat(
@@ -148,13 +127,13 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
             "all",
             ["better than q and r (corrected p ≤ 0.031)."],  # six differ: enough at Holm's last step
             [],
-            ["repeats that differ"],
+            [ORDER_NOTE],
         ),
         (
             by_repeat([1.0] * 4, [2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]),
             "all",
             ["Too few repeats to tell whether it is better than q and r."],
-            ["0.125", "7 repeats can show one, corrected for 3 comparisons, without ties.", ORDER_NOTE],
+            ["0.375", "7 repeats without ties can show one.", ORDER_NOTE],
             ["better"],
         ),
         (by_repeat([1.0], [2.0]), "all", [], ["1 repeat: no standard error, no test"], ["better"]),
@@ -162,7 +141,7 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
             {"p": {0: 1.0, 1: 2.0}, "q": {2: 1.0, 3: 2.0}},
             "all",
             [],
-            ["0 shared by all", "no test; 6 paired repeats can show a difference"],
+            ["0 shared by all", "No shared repeat: no standard error, no test"],
             ["better"],
         ),
     ],
@@ -171,11 +150,8 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
         "better than one",
         "no difference",
         "one against the others",
-        "few against the others",
         "without a trial",
         "a single repeat",
-        "no shared repeat of one",
-        "ties",
         "ties at the last step",
         "too few",
         "one repeat",
@@ -231,15 +207,6 @@ def test_an_optimizer_that_has_not_begun_is_named(make_table):
     for text in (caution_with(runs=runs[:14]), caution_with(runs=runs, finished=True), caution_with()):
         assert "have begun" not in text
         assert OPTIONAL_STOPPING_NOTE not in text
-
-
-@pytest.mark.parametrize(("repeats", "smallest"), [(2, "0.5,"), (4, "0.125,"), (6, "0.0312."), (9, "0.00391.")])
-def test_the_power_is_that_of_the_number_of_repeats(repeats, smallest):
-    _, text, tests = texts(by_repeat(*([1.0 + r / 10 + j for r in range(repeats)] for j in (0, 1))))
-    assert text.startswith(describe_power(tests))
-    assert text.startswith(f"{repeats} paired repeats")
-    assert smallest in text
-    assert ("no difference between two optimizers can be" in text) == (repeats < 6)
 
 
 def test_without_results(make_table):

@@ -10,15 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from support import write_journal
 
+from fmnas.comparison import Budget, ReportContext
 from fmnas.comparison.report import compute_results
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.events import DriverStarted
 from fmnas.platform.experiment.journal import read_journal
-from fmnas.platform.report.merge import load_report_input, write_report_of
+from fmnas.platform.report.merge import load_report_input, merge_retrained, write_report_of
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +111,7 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "key"),
     [
-        ("problem=func3c", "problem = 'func2c' and 'func3c'"),
+        ("fixed={h1: 0}", "fixed.h1"),
         ("fidelity.epochs=2", "fidelity.epochs = 3 and 2"),
         ("initial_design=2", "initial_design = 3 and 2"),
         (f"optimizers=[{{{EVOLUTION}: 5}}]", "optimizer regularized-evolution.population = 4 and 5"),
@@ -120,15 +122,53 @@ def test_experiments_that_cannot_be_compared_are_refused(override: str, key: str
     assert key in merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
 
 
-def test_different_budgets_are_made_equal_by_the_command_in_the_message(one: Path, run: Run, tmp_path: Path) -> None:
+def test_different_problems_are_compared_over_all_of_them(run: Run, tmp_path: Path) -> None:
+    """The same optimizers on func2c, in two directories, and on func3c with a larger budget."""
+    both = "optimizers=[random, tpe]"
+    roots = [run(both), run(both, "seed=7"), run(both, "problem=func3c", "budget.evaluations=7", "hypotheses=tpe")]
+    for _ in range(2):  # an earlier report is overwritten
+        assert main(["report", *map(str, roots), "--out", str(tmp_path / "all")]) == 0
+    summary = json.loads((tmp_path / "all/summary.json").read_text())
+    assert (summary["problems"], summary["evaluations"], summary["reference"]) == (["func2c", "func3c"], 6, "random")
+    assert sum(row["mean"] for row in summary["optimizers"].values()) == pytest.approx(3)
+    with (tmp_path / "all/report/results.csv").open() as file:
+        repeats = {row["problem"]: row["repeats"] for row in csv.DictReader(file)}
+    assert repeats == {"func2c": "4", "func3c": "2"}
+    tables = (tmp_path / "all/report/tables.tex").read_text()
+    assert "func2c" in tables
+    assert "func3c" in tables
+    assert "func3c" in (tmp_path / "all/report/index.html").read_text()
+
+
+def test_problems_without_two_common_optimizers_are_refused(
+    one: Path, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = run("optimizers=[random]", "problem=func3c")
+    assert main(["report", str(one), str(other), "--out", str(tmp_path / "all")]) == 2
+    assert "optimizers" in capsys.readouterr().err
+
+
+def test_different_budgets_can_be_made_equal(one: Path, run: Run, tmp_path: Path) -> None:
     fewer = Path(shutil.copytree(one, tmp_path / "fewer"))
     more = run("optimizers=[random]", "seed=7", "budget.evaluations=7")
-    for pair in ((fewer, more), (more, fewer)):
-        message = merge_refused(*pair)
-        assert "budget.evaluations" in message
-        assert f"`fmnas extend {fewer} -o budget.evaluations=7`" in message
+    message = merge_refused(fewer, more)
+    assert all(word in message for word in ("budget.evaluations", "fmnas extend"))
     assert main(["extend", str(fewer), "-o", "budget.evaluations=7", "--progress", "quiet"]) == 0
     assert load_report_input([fewer, more]).trials["repeat"].nunique() == 4
+
+
+def test_retrainings_with_different_settings_are_left_out() -> None:
+    columns = {"epochs": 50, "images": 60_000, "test_images": 10_000, "test_error_seed_1": 0.1}
+    contexts = [
+        ReportContext("n", "joint", Budget(1, 25), {}, "", retrained=pd.DataFrame([{**columns, **changed}]))
+        for changed in ({}, {}, {"epochs": 25}, {"test_error_seed_2": 0.2})
+    ]
+    table, notes = merge_retrained(contexts[:2])
+    assert (len(table), notes) == (2, [])
+    for other in contexts[2:]:
+        table, (note,) = merge_retrained([contexts[0], other])
+        assert table is None
+        assert "left out" in note.text
 
 
 def test_a_report_overwrites_neither_experiments_nor_user_files(one: Path, tmp_path: Path) -> None:
@@ -140,12 +180,10 @@ def test_a_report_overwrites_neither_experiments_nor_user_files(one: Path, tmp_p
         merge_refused(one, out=tmp_path / "file"),
         merge_refused(one, out=tmp_path / ("x" * 300)),
     ]
-    for name, text in {"trials.csv": "mine", "summary.json": '{"name": "mine"}', "report/index.html": "mine"}.items():
-        (user / name).write_text(text)
+    for name in ("trials.csv", "report/index.html"):
+        (user / name).write_text("mine")
         refusals.append(merge_refused(one, out=user))
-    (user / "summary.json").write_text("not JSON")
-    refusals.append(merge_refused(one, out=user))
-    (user / "summary.json").write_text((one / "summary.json").read_text())
+    (user / "summary.json").write_text("{}")
     (user / "environment.json").write_text("{}")  # an experiment whose journal is lost
     refusals.append(merge_refused(one, out=user))
     assert all("--out DIR" in message for message in refusals)

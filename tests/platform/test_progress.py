@@ -3,13 +3,10 @@
 import io
 import json
 import logging
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from fmnas.comparison.analysis.formatting import format_number
@@ -127,16 +124,6 @@ def test_a_logger_prints_lines_without_markup(mode: str, shown: set[str]) -> Non
     assert text_of(console).split("\n") == [*(f"{word} [red]" for word in sorted(shown)), ""]
 
 
-def test_json_is_one_object_per_line() -> None:
-    console = make_console()
-    logger = make_logger(JSON, console)
-    logger.info("%s", "two\nlines [x]")
-    logger.info("shown to users", extra={"event": "lost", "facts": {"run": "a", "value": None}})
-    message, lost = map(json.loads, text_of(console).splitlines())
-    assert (message.pop("at") > 0, message) == (True, {"event": "message", "text": "two\nlines [x]"})
-    assert (lost.pop("at") > 0, lost) == (True, {"event": "lost", "run": "a", "value": None})
-
-
 def test_every_event_is_reported_with_the_status() -> None:
     scene = Scene()
     scene.finish(0)
@@ -217,14 +204,6 @@ def test_a_retraining_has_a_row_and_events_for_each_incumbent() -> None:
     assert all(word in second for word in ("0/1", "waiting"))
 
 
-@given(done=st.floats(1e-3, 1e6), left=st.floats(0, 1e6), seconds=st.floats(0, 1e6))
-def test_one_run_keeps_its_pace(done: float, left: float, seconds: float) -> None:
-    eta = estimate_eta([(done, left)], seconds)
-    assert eta is not None
-    assert math.isclose(eta * done, left * seconds, rel_tol=1e-9, abs_tol=1e-9)
-    assert estimate_eta([(0, left)], seconds) is None
-
-
 @pytest.mark.parametrize(
     ("work", "seconds", "eta"),
     [([(100, 0), (10, 90)], 100.0, 900.0), ([(10, 10), (10, 10)], 10.0, 10.0), ([(10, 10), (0, 10)], 10.0, 20.0)],
@@ -279,14 +258,6 @@ def test_json_of_wrong_input_ends_with_the_end(tmp_path: Path, capsys: pytest.Ca
     assert "nonsense" in output.err
 
 
-def test_quiet_prints_the_final_table_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "smoke", *CALM, "--progress", "quiet", "--out", str(tmp_path / "run")]) == 0
-    output = capsys.readouterr().out
-    assert output.strip().startswith("optimizer")
-    assert "trial 0" not in output
-    assert str(tmp_path) not in output
-
-
 @pytest.mark.parametrize("mode", [LINES, QUIET, JSON])
 def test_an_interruption_names_the_command_to_resume(
     mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -300,9 +271,3 @@ def test_an_interruption_names_the_command_to_resume(
     output = capsys.readouterr().out
     assert f"fmnas resume {out}" in output
     assert mode != JSON or json.loads(output.splitlines()[-1])["status"] == "interrupted"
-
-
-def test_live_needs_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "smoke", *CALM, "--progress", "live", "--out", str(tmp_path / "run")]) == 2
-    assert "--progress live" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()

@@ -180,8 +180,8 @@ def test_the_epochs_that_the_driver_noted_are_shown(tmp_path: Path, capsys: pyte
     directory = write_run(tmp_path, HISTORY)
     facts = status_with_driver(directory, workers=3, epochs_done=[[RUN, 1, 1], [RUN, 0, 2], ["b/repeat-0", 1, 9]])
     assert facts["runs"][0]["running"][0]["epoch"] == 1
-    assert "trial 1 on w (epoch 1 of 2, 14 s)" in status_text(facts, capsys)
-    assert "trial 1 on w (14 s)" in status_text(status_with_driver(directory, workers=3), capsys)
+    assert "training 1 (epoch 1 of 2, 14 s)" in status_text(facts, capsys)
+    assert "training 1 (14 s)" in status_text(status_with_driver(directory, workers=3), capsys)
 
 
 def test_a_run_waits_only_while_a_driver_is_at_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

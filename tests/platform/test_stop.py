@@ -100,7 +100,7 @@ def test_a_block_is_interrupted_when_the_check_raises_and_only_then() -> None:
 def test_an_interrupted_block_has_time_to_end_and_is_interrupted_again_if_it_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.workers.cancellation.RETRY_SECONDS", 10 * CHECK_SECONDS)
+    monkeypatch.setattr("fmnas.platform.workers.cancellation.RETRY_SECONDS", 4 * CHECK_SECONDS)
     cleaned_up = []
 
     def swallow() -> None:
@@ -115,12 +115,11 @@ def test_an_interrupted_block_has_time_to_end_and_is_interrupted_again_if_it_doe
     assert cleaned_up
 
 
-@pytest.mark.parametrize("grace", [0.0, 3 * CHECK_SECONDS])
-def test_a_block_is_interrupted_after_its_grace_time(grace: float) -> None:
+def test_a_block_is_interrupted_after_its_grace_time() -> None:
     start = time.monotonic()
-    with pytest.raises(PastDeadline), interruptible(past_deadline, grace):
+    with pytest.raises(PastDeadline), interruptible(past_deadline, CHECK_SECONDS):
         time.sleep(60)
-    assert time.monotonic() >= start + CHECK_SECONDS + grace
+    assert time.monotonic() >= start + 2 * CHECK_SECONDS
 
 
 def test_no_other_thread_is_interrupted() -> None:
@@ -187,9 +186,9 @@ def check_interrupted(driver: Driver, out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
+def test_one_sigterm_lets_what_runs_finish(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=ray", "fidelity.epochs=4")
+    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=in-process", "fidelity.epochs=8")
     driver.wait_for("started", 3)
     driver.process.send_signal(signal.SIGTERM)
     rows = check_interrupted(driver, out)
@@ -201,8 +200,8 @@ def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "grace", "signals"),
-    [("in-process", "0.5", [signal.SIGTERM]), ("ray", "100000", [signal.SIGINT, signal.SIGTERM])],
-    ids=["grace time", "two signals"],
+    [("in-process", "0.5", [signal.SIGINT]), ("ray", "100000", [signal.SIGINT, signal.SIGTERM])],
+    ids=["in-process", "ray"],
 )
 def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
     tmp_path: Path, kind: str, grace: str, signals: list[signal.Signals]
@@ -217,7 +216,8 @@ def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
     (row,) = check_interrupted(driver, out)
     assert (row["status"], row["trial"], row["attempt"]) == ("cancelled", "0", "1")
     assert "a resume repeats it" in row["reason"]
-    (out / "config.yaml").write_text((out / "config.yaml").read_text().replace("kind: ray", "kind: in-process"))
+    config = (out / "config.yaml").read_text()
+    (out / "config.yaml").write_text(config.replace("kind: ray", "kind: in-process"))
     again = subprocess.Popen([*FMNAS, "resume", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     driver.process = again
     driver.wait_for("started", 2)
@@ -250,29 +250,6 @@ def test_a_sigterm_while_ray_starts_is_handled_by_our_handler(monkeypatch: pytes
         assert stop.count == 1
         assert signal.getsignal(signal.SIGTERM) is ours
         assert signal.alarm(0) == 0, "Ray's alarm is off"
-
-
-def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=in-process", f"fidelity.epochs={ENDLESS}")
-    driver.wait_for("started")
-    driver.process.kill()
-    driver.end()
-    config = (out / "config.yaml").read_text()
-    (out / "config.yaml").write_text(config.replace("kind: in-process", "kind: ray"))
-    driver.process = subprocess.Popen(
-        [*FMNAS, "resume", str(out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    while not subprocess.run(["pgrep", "-P", str(driver.process.pid)], capture_output=True).stdout:
-        assert driver.process.poll() is None, driver.process.communicate()
-        time.sleep(0.02)
-    driver.process.send_signal(signal.SIGTERM)  # Ray starts its first processes now
-    printed = driver.end()
-    assert not (out / "trials.csv").exists(), "nothing has ended: there is nothing to report"
-    assert driver.process.returncode == 130, printed
-    assert f"fmnas resume {out}" in printed
-    assert "Traceback" not in printed
-    assert not (out / "driver.json").exists()
 
 
 def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_begun(

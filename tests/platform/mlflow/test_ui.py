@@ -1,17 +1,13 @@
-"""Opening MLflow's UI: what is refused, and a real server from start to end."""
+"""Opening MLflow's UI: what is refused, what is started, and the view that it opens."""
 
 import json
-import signal
+import os
 import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import parse_qs, urlsplit
-from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
@@ -58,36 +54,20 @@ def test_the_command_listens_on_the_loopback_and_does_not_show_the_uri() -> None
     assert ui_environment("postgresql://me:secret@h/d")["MLFLOW_BACKEND_STORE_URI"] == "postgresql://me:secret@h/d"
 
 
-@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
-def test_the_ui_prints_the_link_answers_and_ends(experiment: Any) -> None:
+def test_the_ui_prints_the_link_and_becomes_mlflows_own(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which a test of a server that comes and goes starts, with the same command."""
     experiment.log()
+    called: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *arguments: called.append(arguments))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    # A suite started in the background ignores Ctrl-C, and so would what it starts.
-    script = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from fmnas.platform.mlflow.ui import open_ui\n"
-        f"open_ui({experiment.settings.uri!r}, {port}, 'an experiment', 'abc', print)"
-    )
-    quiet = {"stderr": subprocess.DEVNULL, "text": True}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, **quiet) as ui:
-        assert ui.stdout is not None
-        assert f"http://127.0.0.1:{port}/#/experiments/1/runs?" in ui.stdout.readline()
-        deadline = time.monotonic() + 90
-        while True:
-            try:
-                with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
-                    assert answer.status == 200
-                    break
-            except (URLError, OSError):
-                assert time.monotonic() < deadline
-                assert ui.poll() is None
-                time.sleep(0.2)
-        ui.send_signal(signal.SIGINT)
-        ui.wait(30)
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    lines: list[str] = []
+    open_ui(experiment.settings.uri, port, "an experiment", "abc", lines.append)
+    assert f"http://127.0.0.1:{port}/#/experiments/1/runs?" in lines[0]
+    ((program, command, environment),) = called
+    assert (program, command) == (sys.executable, ui_command(port))
+    assert environment["MLFLOW_BACKEND_STORE_URI"] == experiment.settings.uri
 
 
 IDENTITY = "0123456789abcdef"

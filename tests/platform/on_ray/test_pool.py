@@ -71,7 +71,7 @@ def test_a_job_is_answered_with_its_evaluation_also_after_one_that_failed(pool: 
 def test_a_killed_worker_is_lost_and_replaced_and_its_trial_resumes(
     ray: Any, tmp_path: Path, give: Give, wait: Wait
 ) -> None:
-    folder, long = tmp_path / "checkpoints", job(1, 8)
+    folder, long = tmp_path / "checkpoints", job(1, 5)
     expected = TASK.trainer.evaluate(long.trial)
     settings = replace(SETTINGS, checkpoints=Checkpoints(folder, every=1))
     pool = RayPool(ray, partial(build_trainer, "joint", settings, Hardware()), SPLIT, WorkersConfig(), 1)
@@ -79,7 +79,7 @@ def test_a_killed_worker_is_lost_and_replaced_and_its_trial_resumes(
     first = wait(pool)
     give(pool, long)
     while not list(folder.glob("*-0.pt")):
-        assert pool.next_event(0.0) is None
+        assert pool.next_event(0.02) is None
     os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
     lost = wait(pool)
     assert isinstance(lost.result, FailedEvaluation)

@@ -1,0 +1,242 @@
+"""The report over several problems: which optimizer is better in general, and on which problems it is not.
+
+| file | one row per |
+|---|---|
+| mean_ranks.csv | optimizer and number of evaluations: mean rank over problems, with its 95% interval |
+| results.csv | problem and optimizer: mean objective, its standard error, mean rank, median normalised regret |
+| overall_tests.csv | optimizer that the reference was tested against |
+
+All numbers are at equal evaluations: those of the smallest budget, over the optimizers that every problem has.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmnas.comparison.analysis.across_problems import (
+    FEWEST_PROBLEMS,
+    OverallTest,
+    ProblemResults,
+    compare_overall,
+    mean_ranks,
+    normalised_regret,
+    problem_results,
+    rank_optimizers,
+)
+from fmnas.comparison.analysis.curves import standard_error
+from fmnas.comparison.analysis.formatting import format_number, format_with_error, join_names
+from fmnas.comparison.analysis.paired_tests import FIRST, LEVEL
+from fmnas.comparison.analysis.trials import ReportError
+from fmnas.comparison.figures import across_problems as figures
+from fmnas.comparison.figures.canvas import Drawing, Results
+from fmnas.comparison.figures.files import save_figure, write_bytes
+from fmnas.comparison.page.page import render_problems_page
+from fmnas.comparison.page.tables import Table
+
+CAUTION = (
+    "A problem is one observation: the intervals are over these problems, and hold for others only as far as these "
+    "are a fair sample of them. Optimizers that were tuned on some of them have an advantage there."
+)
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """An optimizer on a problem after the last evaluation. mean, standard_error: of the objective, over repeats."""
+
+    problem: str
+    optimizer: str
+    mean: float
+    standard_error: float
+    mean_rank: float
+    median_regret: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """An optimizer's mean rank over problems after the last evaluation, with its 95% interval; NaN without one."""
+
+    optimizer: str
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ProblemsSummary:
+    """The result over several problems. ranks: of `mean_ranks`. results: a row per problem and optimizer.
+
+    evaluations: at which all are compared. reference: the optimizer that is tested against the others.
+    left_out: optimizers that some problem lacks.
+    """
+
+    problems: tuple[str, ...]
+    optimizers: tuple[str, ...]
+    evaluations: int
+    reference: str
+    tests: tuple[OverallTest, ...]
+    ranks: pd.DataFrame
+    results: tuple[ResultRow, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def final_ranks(self) -> list[RankRow]:
+        """The ranks at the last evaluation, the best first."""
+        at_end = self.ranks[self.ranks["evaluations"] == self.evaluations].sort_values("mean", kind="stable")
+        columns = (at_end[name] for name in ("optimizer", "mean", "low", "high"))
+        return [
+            RankRow(str(name), float(m), float(low), float(high)) for name, m, low, high in zip(*columns, strict=True)
+        ]
+
+    @property
+    def headline(self) -> str:
+        """The best mean rank, and what the tests of the reference say."""
+        best = self.final_ranks[0]
+        interval = f" ({best.low:.2f} to {best.high:.2f})" if isfinite(best.low) else ""
+        better = [test.other for test in self.tests if test.verdict == FIRST]
+        worse = [test.other for test in self.tests if test.verdict and test.verdict != FIRST]
+        shown = [f"better than {join_names(better)}"] * bool(better) + [f"worse than {join_names(worse)}"] * bool(worse)
+        verdict = f"is {' and '.join(shown)} over all problems" if shown else "is not shown to differ from any other"
+        return (
+            f"{best.optimizer} has the best mean rank, {best.mean:.2f}{interval} of {len(self.optimizers)}, over "
+            f"{len(self.problems)} problems at {self.evaluations} evaluations. {self.reference} {verdict}."
+        )
+
+    @property
+    def caution(self) -> str:
+        """What the data can support, in sentences."""
+        left_out = f"Left out, because some problem lacks them: {', '.join(self.left_out)}." if self.left_out else ""
+        few = (
+            f"With {len(self.problems)} problems there is no critical-difference diagram: it needs {FEWEST_PROBLEMS}."
+            if len(self.problems) < FEWEST_PROBLEMS
+            else ""
+        )
+        return " ".join(filter(None, (CAUTION, few, left_out)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The plain JSON data of summary.json."""
+        return {
+            "problems": list(self.problems),
+            "evaluations": self.evaluations,
+            "optimizers": {row.optimizer: _to_json(row) for row in self.final_ranks},
+            "reference": self.reference,
+            "tests": [{**asdict(test), "verdict": test.verdict} for test in self.tests],
+            "left_out": list(self.left_out),
+            "headline": self.headline,
+            "caution": self.caution,
+        }
+
+
+def write_problems_report(experiments: Sequence[Results], reference: str, folder: Path) -> ProblemsSummary:
+    """Write index.html, its figures and tables; returns the summary.
+
+    experiments: one for each problem. reference: the optimizer that is tested against the others.
+    Raises ReportError if fewer than two optimizers are common to all, ReportNotWritten if the disk does not take it.
+    """
+    problems, left_out = _common_results(experiments)
+    names = problems[0].optimizers
+    reference = reference if reference in names else names[0]
+    ranks, tests = mean_ranks(problems), tuple(compare_overall(problems, reference))
+    labels, evaluations = tuple(problem.name for problem in problems), problems[0].incumbents.shape[2]
+    results = tuple(row for problem in problems for row in _result_rows(problem))
+    summary = ProblemsSummary(labels, names, evaluations, reference, tests, ranks, results, left_out)
+    lead = figures.rank_curves(ranks, len(problems))
+    drawings = [lead, *figures.difference_diagram(ranks, len(problems)), figures.regret_distribution(problems)]
+    overall = pd.DataFrame([{**asdict(test), "verdict": test.verdict} for test in tests])
+    for name, table in {"mean_ranks": ranks, "results": pd.DataFrame(results), "overall_tests": overall}.items():
+        write_bytes(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    for drawing in drawings:
+        save_figure(drawing.figure, folder, drawing.name)
+    write_bytes(folder / "index.html", render_problems_page(_page_values(summary, drawings)).encode())
+    return summary
+
+
+def _common_results(experiments: Sequence[Results]) -> tuple[list[ProblemResults], tuple[str, ...]]:
+    """The results of the common optimizers at equal evaluations, and the names of the other optimizers."""
+    names = [list(experiment.summary.optimizers) for experiment in experiments]
+    every = sorted({name for of_problem in names for name in of_problem})
+    common = [name for name in every if all(name in of_problem for of_problem in names)]
+    if len(common) < 2:
+        raise ReportError("fewer than two optimizers are common to all problems: run the same optimizers on each")
+    evaluations = min(
+        int(experiment.summary.compared_at / experiment.summary.budget.epochs_per_evaluation)
+        for experiment in experiments
+    )
+    problems = [
+        problem_results(experiment.summary.problem, experiment.curves, common, evaluations, experiment.summary.minimum)
+        for experiment in experiments
+    ]
+    return problems, tuple(name for name in every if name not in common)
+
+
+def _result_rows(problem: ProblemResults) -> Iterator[ResultRow]:
+    finals = problem.incumbents[:, :, -1]  # [K, R]
+    ranks, regrets = rank_optimizers(problem.incumbents)[:, -1], normalised_regret(problem)[:, :, -1]
+    for i, name in enumerate(problem.optimizers):
+        mean, error = float(finals[i].mean()), float(standard_error(finals[i]))
+        yield ResultRow(problem.name, name, mean, error, float(ranks[i]), float(np.median(regrets[i])), len(finals[i]))
+
+
+def _page_values(summary: ProblemsSummary, drawings: Sequence[Drawing]) -> dict[str, Any]:
+    """What the template shows."""
+    lead, *others = drawings
+    regret = [drawing for drawing in others if drawing.name == "regret"]
+    difference = [drawing for drawing in others if drawing.name != "regret"]
+    hint = (
+        f"{summary.reference} against each other optimizer. Wins, ties, losses: problems by their paired tests, p "
+        f"corrected over all problems and optimizers. Lower, equal, higher: pairs of a problem and a repeat. p: "
+        f"stratified sign-flip test over them, Holm-corrected over the optimizers, level {LEVEL:.0%}."
+    )
+    return {
+        "title": f"{len(summary.problems)} problems",
+        "question": f"Which of {join_names(summary.optimizers, 'or')} is better on {join_names(summary.problems)}?",
+        "headline": summary.headline,
+        "caution": summary.caution,
+        "sections": [
+            ("ranks", "Mean rank", "", ranks_table(summary), [lead, *difference]),
+            ("tests", "Overall tests", hint, tests_table(summary), []),
+            ("problems", "Results by problem", "Mean objective and its standard error.", results_table(summary), []),
+            ("regret", "Normalised regret", "", None, regret),
+        ],
+    }
+
+
+def ranks_table(summary: ProblemsSummary) -> Table:
+    """A row per optimizer, the best mean rank first."""
+    rows = [
+        (row.optimizer, f"{row.mean:.2f}", f"{row.low:.2f} to {row.high:.2f}" if isfinite(row.low) else "–")
+        for row in summary.final_ranks
+    ]
+    return Table(("optimizer", "mean rank", "95% interval"), tuple(rows))
+
+
+def tests_table(summary: ProblemsSummary) -> Table:
+    """A row per optimizer that the reference was tested against."""
+    words = {FIRST: f"{summary.reference} is better", "": "no difference shown"}
+    rows = [
+        (
+            *(test.other, words.get(test.verdict, f"{test.other} is better")),
+            *(f"{test.wins}, {test.ties}, {test.losses}", ", ".join(map(str, test.cells))),
+            *(format_number(test.p, digits=2), format_number(test.p_corrected, digits=2)),
+        )
+        for test in summary.tests
+    ]
+    header = ("against", "verdict", "wins, ties, losses", "lower, equal, higher", "p", "p corrected")
+    return Table(header, tuple(rows), "text")
+
+
+def results_table(summary: ProblemsSummary) -> Table:
+    """A row per problem, a column per optimizer."""
+    cells = {(row.problem, row.optimizer): format_with_error(row.mean, row.standard_error) for row in summary.results}
+    rows = [(problem, *(cells[problem, name] for name in summary.optimizers)) for problem in summary.problems]
+    return Table(("problem", *summary.optimizers), tuple(rows))
+
+
+def _to_json(row: RankRow) -> dict[str, float | None]:
+    values = {"mean": row.mean, "low": row.low, "high": row.high}
+    return {key: value if isfinite(value) else None for key, value in values.items()}

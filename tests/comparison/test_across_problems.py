@@ -1,0 +1,154 @@
+"""The report over several problems: ranks, regret, tests and page."""
+
+import json
+from collections.abc import Callable
+from math import isnan, nan, sqrt
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from fmnas.comparison.analysis.across_problems import (
+    ProblemResults,
+    compare_overall,
+    critical_difference,
+    mean_ranks,
+    normalised_regret,
+    problem_results,
+    rank_optimizers,
+    sign_flip_p,
+)
+from fmnas.comparison.analysis.trials import Budget, ReportError
+from fmnas.comparison.figures.across_problems import join_close
+from fmnas.comparison.figures.canvas import Results
+from fmnas.comparison.problems_report import write_problems_report
+from fmnas.comparison.report import compute_results
+from fmnas.comparison.summary import ReportContext
+
+
+def results(name: str, *runs: list[list[float]], minimum: float = nan) -> ProblemResults:
+    return ProblemResults(name, tuple("abc"[: len(runs)]), np.array(runs, dtype=float), minimum)
+
+
+def test_ranks_are_means_over_repeats_with_shared_ties_and_missing_results_last() -> None:
+    problem = results("p", [[3.0, 1.0], [nan, 2.0]], [[3.0, 2.0], [5.0, 2.0]])
+    assert rank_optimizers(problem.incumbents).tolist() == [[(1.5 + 2) / 2, 1.25], [(1.5 + 1) / 2, 1.75]]
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 5))
+def test_ranks_add_up(optimizers: int, repeats: int, evaluations: int) -> None:
+    incumbents = np.random.default_rng(0).integers(0, 3, (optimizers, repeats, evaluations)).astype(float)
+    assert rank_optimizers(incumbents).sum(axis=0) == pytest.approx(optimizers * (optimizers + 1) / 2)
+
+
+def test_each_problem_weighs_the_same_in_the_mean_rank() -> None:
+    many = results("many", *[[[value]] * 9 for value in (1.0, 2.0)])
+    few = results("few", [[2.0]], [[1.0]])
+    ranks = mean_ranks([many, few])
+    assert ranks["mean"].tolist() == [1.5, 1.5]
+    assert (ranks["low"] <= ranks["mean"]).all()
+    assert (ranks["mean"] <= ranks["high"]).all()
+
+
+def test_regret_is_one_at_the_start_and_zero_at_the_minimum() -> None:
+    known = results("known", [[5.0, 1.0]], [[5.0, 3.0]], minimum=1.0)
+    assert normalised_regret(known).tolist() == [[[1.0, 0.0]], [[1.0, 0.5]]]
+    unknown = results("unknown", [[nan, 4.0, 2.0]], [[4.0, 4.0, 3.0]])
+    assert np.array_equal(normalised_regret(unknown), [[[nan, 1.0, 0.0]], [[1.0, 1.0, 0.5]]], equal_nan=True)
+    constant = results("constant", [[2.0]], [[2.0]])
+    assert normalised_regret(constant).tolist() == [[[0.0]], [[0.0]]]
+
+
+def test_the_sign_flip_test_of_one_problem_is_the_sign_test() -> None:
+    differences = np.array([-1.0] * 10 + [2.0] * 2 + [0.0])
+    assert sign_flip_p([differences]) == pytest.approx(binomtest(10, 12).pvalue, abs=0.005)
+    assert sign_flip_p([np.zeros(5)]) == 1.0
+    assert sign_flip_p([]) == 1.0
+
+
+def test_the_reference_wins_where_it_is_better_in_every_repeat() -> None:
+    better = results("better", [[0.0]] * 9, [[1.0 + i] for i in range(9)])
+    worse = results("worse", [[1.0 + i] for i in range(9)], [[0.0]] * 9)
+    (test,) = compare_overall([better, better, worse], "a")
+    assert (test.other, test.wins, test.ties, test.losses) == ("b", 2, 0, 1)
+    assert test.cells == (18, 0, 9)
+    (clear,) = compare_overall([better, better], "a")
+    assert clear.p_corrected < 0.001
+    assert clear.verdict == "first better"
+    (reverse,) = compare_overall([better, better], "b")
+    assert reverse.verdict == "second better"
+
+
+def test_the_critical_difference_is_that_of_the_published_table() -> None:
+    """Demsar (2006), table 5: q = 2.728 for five optimizers."""
+    assert critical_difference(5, 30) == pytest.approx(2.728 * sqrt(5 * 6 / (6 * 30)), abs=1e-3)
+    assert isnan(critical_difference(5, 9))
+
+
+def test_bars_join_the_largest_groups() -> None:
+    assert join_close(np.array([1.0, 1.5, 2.1, 4.0]), 1.0) == [(0, 1), (1, 2)]
+    assert join_close(np.array([1.0, 1.2, 1.3]), 1.0) == [(0, 2)]
+    assert join_close(np.array([1.0, 3.0]), 1.0) == []
+
+
+Table = Callable[..., pd.DataFrame]
+Make = Callable[..., Results]
+
+
+@pytest.fixture
+def make_experiment(make_table: Table) -> Callable[..., Results]:
+    """make_experiment(problem, optimizers, evaluations): three repeats of each; "a" is the best."""
+
+    def make(problem: str, optimizers: str, evaluations: int) -> Results:
+        scale = {name: 1.0 if name == "a" else 2.0 for name in optimizers}
+        trials = make_table(
+            {
+                (name, repeat): [scale[name] / (1 + i) + repeat for i in range(evaluations)]
+                for name in optimizers
+                for repeat in range(3)
+            }
+        )
+        return compute_results(trials, ReportContext(problem, problem, Budget(evaluations, 25), {}, "", finished=True))
+
+    return make
+
+
+def test_problems_are_compared_at_the_smallest_budget_over_common_repeats(
+    make_experiment: Make,
+) -> None:
+    curves = make_experiment("p", "ab", 5).curves
+    problem = problem_results("p", curves[curves["run"] != "b/repeat-1"], ["a", "b"], 4)
+    assert problem.incumbents.shape == (2, 2, 4)
+    assert problem.incumbents[0, 1, 3] == 1 / 4 + 2
+    with pytest.raises(ReportError):
+        problem_results("p", curves[curves["run"].isin(["a/repeat-0", "b/repeat-1"])], ["a", "b"], 4)
+
+
+def test_the_report_has_its_files_and_its_reference(tmp_path: Path, make_experiment: Make) -> None:
+    problems = [make_experiment(f"p{i}", "abc" if i else "ab", 4 + i) for i in range(11)]
+    summary = write_problems_report(problems, "a", tmp_path)
+    assert (summary.evaluations, summary.optimizers, summary.left_out) == (4, ("a", "b"), ("c",))
+    assert [row.optimizer for row in summary.final_ranks] == ["a", "b"]
+    assert json.loads(json.dumps(summary.to_json()))["optimizers"]["a"]["mean"] == 1.0
+    page = (tmp_path / "index.html").read_text()
+    assert page.count("<figure>") == 3
+    assert all(f"p{i}" in page for i in range(11))
+    for name in ("mean_ranks.csv", "results.csv", "overall_tests.csv", "critical_difference.pdf", "regret.svg"):
+        assert (tmp_path / name).stat().st_size > 0
+    assert pd.read_csv(tmp_path / "results.csv")["repeats"].eq(3).all()
+
+
+def test_few_problems_have_no_critical_difference(tmp_path: Path, make_experiment: Make) -> None:
+    summary = write_problems_report([make_experiment("p", "ab", 3), make_experiment("q", "ab", 3)], "unknown", tmp_path)
+    assert summary.reference == "a"
+    assert not (tmp_path / "critical_difference.pdf").exists()
+    assert "10" in summary.caution
+
+
+def test_problems_without_common_optimizers_are_refused(tmp_path: Path, make_experiment: Make) -> None:
+    with pytest.raises(ReportError, match="common"):
+        write_problems_report([make_experiment("p", "ab", 3), make_experiment("q", "bc", 3)], "a", tmp_path)
