@@ -220,7 +220,8 @@ class Sampler:
 
         def at(x: float) -> Parameters:
             values: Any = getattr(parameters, name)
-            return replace(parameters, **{name: x if place is None else (*values[:place], x, *values[place + 1 :])})
+            changed: dict[str, Any] = {name: x if place is None else (*values[:place], x, *values[place + 1 :])}
+            return replace(parameters, **changed)
 
         def log_density(x: float) -> float:
             density = prior(x)
