@@ -30,19 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fmnas.platform.config.schema import Config
-    from fmnas.platform.experiment.observer import Observer
     from fmnas.platform.runner.plan import ConfigChange
 
 Function = Callable[..., Any]
-ARGUMENTS = {
-    "budget.evaluations": "evaluations",
-    "workers.failures": "failures",
-    "optimizers.0.use": "optimizer",
-    "optimizers.0.name": "optimizer",
-    "optimizers.0.": "",
-    "optimizers.0": "optimizer",
-}
-"""Configuration key -> the argument of `minimize` that sets it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,15 +91,19 @@ def minimize(
     """
     from fmnas.platform.config.errors import CALL_HINT
     from fmnas.platform.config.load import check_config
-    from fmnas.platform.registry import register_object
+    from fmnas.platform.registry import IN_MEMORY, replace_references
 
     task = _as_problem(function, space)
+    use = {"use": optimizer} if ":" in optimizer else {}
+    called = (function.function or function) if isinstance(function, Problem) else function
+    title = str(getattr(called, "__name__", type(called).__name__)).strip("<>")
+    reference = f"{IN_MEMORY}:{title}"
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
-    with place as folder, register_object(_function_name(function), task) as reference:
+    with place as folder, replace_references({reference: task}):
         settings = {
-            "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_function_name(function)}")[:100],
+            "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{title}")[:100],
             "problem": reference,
-            "optimizers": [{**_optimizer_entry(optimizer), **options}],
+            "optimizers": [{"name": optimizer.rpartition(":")[2], **use, **options}],
             "seed": seed,
             "budget": {"evaluations": evaluations},
             "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},
@@ -119,7 +113,7 @@ def minimize(
             config = check_config(settings, "fmnas.api.minimize", CALL_HINT)
             results, reason = _search(config, task, Path(folder), progress)
         except ConfigError as error:
-            raise ConfigError(_translate_keys(str(error))) from None
+            raise ConfigError(_name_arguments(str(error))) from None
     best = results.best()
     if reason:
         warnings.warn(reason, stacklevel=2)
@@ -131,27 +125,14 @@ def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] 
         if space is not None:
             raise TrainerError("space: the problem has its own space; omit the argument")
         return function
-    if isinstance(space, Variable):
-        raise TrainerError(f"space = {space!r}: must be a list of variables, [{space!r}], or a Space")
-    if space is None:
-        raise TrainerError("space is missing: pass a list of variables, e.g. [Real('x', 0.0, 1.0)], or a Space")
+    if space is None or isinstance(space, Variable):
+        raise TrainerError(f"space = {space!r}: pass a list of variables, e.g. [Real('x', 0.0, 1.0)], or a Space")
     return objective(space)(function)
 
 
-def _function_name(function: Function | Problem) -> str:
-    called = (function.function or function) if isinstance(function, Problem) else function
-    return str(getattr(called, "__name__", type(called).__name__)).strip("<>")
-
-
-def _optimizer_entry(name: str) -> dict[str, str]:
-    return {"name": name} if ":" not in name else {"name": name.rpartition(":")[2], "use": name}
-
-
-def _translate_keys(message: str) -> str:
+def _name_arguments(message: str) -> str:
     """Replace configuration keys in a message by the arguments that set them."""
-    for key, argument in ARGUMENTS.items():
-        message = message.replace(key, argument)
-    return message
+    return re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
 
 
 def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tuple[RunResults, str]:
@@ -159,6 +140,9 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
 
     No page is written: that would take longer than most searches.
     """
+    from fmnas.platform.display.console import make_console
+    from fmnas.platform.display.log import QUIET, resolve_mode
+    from fmnas.platform.display.progress import Progress
     from fmnas.platform.report.write import report_input
     from fmnas.platform.runner.driver import RunContext
     from fmnas.platform.runner.run import run_experiment
@@ -171,9 +155,11 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
         change = partial(_continue_with, config, root)
     else:
         directory = new_run_directory(root)
+    console = make_console()
+    observer = Progress(resolve_mode(None if progress else QUIET, console), console)
     is_main = threading.current_thread() is threading.main_thread()  # only the main thread receives signals
     with stop_on_signals(signal.SIGINT) if is_main else nullcontext(StopRequest()) as stop:
-        context = RunContext([_progress(progress)], stop, print_tracebacks=progress)
+        context = RunContext([observer], stop, print_tracebacks=progress)
         try:
             run = run_experiment(change, directory, context)
         except KeyboardInterrupt:
@@ -189,7 +175,9 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
     except NoSuchResultError:
         if status == Ending.INTERRUPTED:
             raise KeyboardInterrupt from None
-        raise ExperimentFailed(reason or f"no evaluation has a result: {_last_reason(results)}") from None
+        reasons = [str(text) for text in results.findings.trials["reason"].dropna() if text]
+        last = reasons[-1] if reasons else "none was at full fidelity"
+        raise ExperimentFailed(reason or f"no evaluation has a result: {last}") from None
     return results, reason
 
 
@@ -206,13 +194,13 @@ def _continue_with(config: "Config", root: Path, before: "Config") -> "Config":
     if after.budget.evaluations > before.budget.evaluations:
         may_change.append("budget.evaluations")
     changed = "".join(
-        f"  {'function' if key == 'problem' else key} = {now}: cannot change; it has {earlier}\n"
+        f"  {'function' if key == 'problem' else _name_arguments(key)} = {now}: cannot change; it has {earlier}\n"
         for key, (earlier, now) in diff(before, after).items()
         if not is_under(key, may_change)
     )
     if changed:
         raise RunDirectoryError(
-            f"{root} has the results of a different search:\n{_translate_keys(changed)}"
+            f"{root} has the results of a different search:\n{changed}"
             "Pass the same arguments to continue it (evaluations may grow), or another out=DIR"
         )
     return after
@@ -240,18 +228,3 @@ def _check_same_function(config: "Config", task: Problem, directory: RunDirector
     else:
         return
     warnings.warn(caution, stacklevel=4)  # of the call of minimize
-
-
-def _progress(is_shown: bool) -> "Observer":
-    from fmnas.platform.display.console import make_console
-    from fmnas.platform.display.log import QUIET, resolve_mode
-    from fmnas.platform.display.progress import Progress
-
-    console = make_console()
-    return Progress(resolve_mode(None if is_shown else QUIET, console), console)
-
-
-def _last_reason(results: RunResults) -> str:
-    reasons = results.findings.trials.get("reason")
-    texts = [] if reasons is None else [str(reason) for reason in reasons.dropna() if reason]
-    return texts[-1] if texts else "none was at full fidelity"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmnas.search_spaces import FmnasError
-from fmnas.search_spaces.errors import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,14 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoSuchResultError(FmnasError, LookupError):
-    """Raised for a figure, a table or an optimizer that these results do not have."""
-
-
-class _Tables(dict[str, Any]):
-    """Tables by name; an unknown name raises an error that lists the known ones."""
-
-    def __missing__(self, name: str) -> Any:
-        raise NoSuchResultError(f"table {name!r}: it must be one of {', '.join(self)}.{did_you_mean(name, self)}")
+    """Raised for a figure or an optimizer that these results do not have."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +42,9 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
 
     Raises RunDirectoryError if one is not a run directory, or if they cannot be compared.
     """
-    from fmnas.platform.errors import RunDirectoryError
     from fmnas.platform.experiment.run_directory import run_directory
     from fmnas.platform.report.merge import load_report_input
 
-    if not all(isinstance(entry, str | Path) for entry in (directory, *more)):
-        raise RunDirectoryError(f"load_run({directory!r}): give paths; several one by one: load_run(*directories)")
     roots = [Path(entry) for entry in (directory, *more)]
     for root in roots:
         run_directory(root)
@@ -85,13 +74,10 @@ class RunResults:
 
     @cached_property
     def tables(self) -> "Mapping[str, pd.DataFrame]":
-        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger.
-
-        Raises NoSuchResultError for another name.
-        """
+        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger."""
         from fmnas.comparison.report import report_tables
 
-        return _Tables(report_tables(self.summary, self.results.curves))
+        return report_tables(self.summary, self.results.curves)
 
     @property
     def trials(self) -> "pd.DataFrame":
@@ -148,11 +134,10 @@ class RunResults:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the result, what it does not support, the final table."""
+        import pandas as pd
+
         from fmnas.comparison.page.tables import results_table
 
         table = results_table(self.summary)
-        head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
-        rows = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in table.rows)
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        words = f"<p><strong>{escape(self.summary.headline)}</strong></p><p>{escape(self.summary.caution)}</p>"
-        return f"<div>{words}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        shown = pd.DataFrame(table.rows, columns=list(table.header)).to_html(index=False)
+        return f"<p><strong>{escape(self.summary.headline)}</strong></p><p>{escape(self.summary.caution)}</p>{shown}"

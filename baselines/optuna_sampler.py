@@ -14,7 +14,7 @@ The initial design is enqueued. Infeasible draws are marked as failed, and the s
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -22,17 +22,13 @@ import numpy as np
 
 from fmnas.baselines.external import WrappedOptimizer, suppress_logs
 from fmnas.baselines.space_conversion import from_optuna, optuna_distributions, to_optuna
-from fmnas.optimizers import OptimizerError, Suggestion
+from fmnas.optimizers import Suggestion
 from fmnas.optimizers.ask_tell import ReplayedOptimizer
 from fmnas.optimizers.isolation import IsolatedRNG
-from fmnas.optimizers.options import subclass_with_parameters, yaml_parameters
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
-from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 STARTUP = "n_startup_trials"
-LAZY_IMPORT = "_LazyImport"
-"""Type of Optuna's placeholders for packages that a sampler imports only when it suggests."""
 
 
 class OptunaOptimizer(WrappedOptimizer):
@@ -54,9 +50,8 @@ class OptunaOptimizer(WrappedOptimizer):
 
 
 class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
-    """Uses the sampler class of `optimizer_from_sampler`. Its options are those of the sampler's constructor."""
+    """Uses the class `sampler`, with the options of its constructor."""
 
-    name = "optuna"
     sampler: ClassVar[type[Any]]
 
     def __init__(
@@ -68,12 +63,16 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         initial_design: Sequence[Configuration] = (),
         **options: Any,
     ) -> None:
+        import optuna
+
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
         parameters = signature(self.sampler).parameters
         seeded = {"seed": seed % 2**32} if "seed" in parameters else {}
         self._startup = options.get(STARTUP, parameters[STARTUP].default if STARTUP in parameters else 0)
         self._rng = IsolatedRNG(seed)
-        self._study = self._create_study({**seeded, **options})
+        with self._isolate():
+            self._study = optuna.create_study(sampler=self.sampler(**seeded, **options))
+        self._study.stop = lambda: None
         self._numbers: dict[int, int] = {}  # of pending trials in the study
         self._drawn: tuple[int, Configuration] | None = None
 
@@ -86,17 +85,6 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def _isolated_rng(self, rng: np.random.Generator) -> IsolatedRNG:
         """Return the sampler's random states, which persist between asks."""
         return self._rng
-
-    def _create_study(self, options: dict[str, Any]) -> Any:
-        import optuna
-
-        with self._isolate():
-            try:
-                study = optuna.create_study(sampler=self.sampler(**options))
-            except Exception as error:  # of any type
-                raise OptimizerError(f"{self.name} cannot be built: {type(error).__name__}: {error}") from error
-        study.stop = lambda: None
-        return study
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Yield draws of the sampler, which was seeded when it was built."""
@@ -141,17 +129,10 @@ def is_sampler(value: Any) -> bool:
     return samplers is not None and isinstance(value, type) and issubclass(value, samplers.BaseSampler)
 
 
-@cache
 def optimizer_from_sampler(sampler: type[Any]) -> type[OptunaSampler]:
-    """Return the optimizer that uses a sampler class. Raises OptimizerError if a configuration cannot build it."""
+    """Return the optimizer that uses a sampler class."""
     from optuna.samplers import RandomSampler
 
     chooses = RANDOM if issubclass(sampler, RandomSampler) else MODEL
-    parameters = yaml_parameters(sampler, leave_out=("seed",))
-    for module in {base.__module__ for base in sampler.__mro__}:
-        for value in vars(sys.modules[module]).values():
-            if type(value).__name__ == LAZY_IMPORT:
-                optional_module(value._name, f"the sampler {sampler.__name__}", OptimizerError)
-    return subclass_with_parameters(
-        OptunaSampler, sampler.__name__, parameters, name=sampler.__name__, sampler=sampler, chooses=chooses
-    )
+    name = sampler.__name__
+    return type(name, (OptunaSampler,), {"name": name, "sampler": sampler, "chooses": chooses})

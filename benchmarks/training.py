@@ -42,12 +42,12 @@ from torch.nn import functional
 from training_gpu import Plan, measure_gpu, noise
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.trainers.allocator import tune_malloc
 from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.devices import evaluation_batch
 from fmnas.trainers.images.network import Network, build_network, flops_ratio
 from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer, plain_learner
+from fmnas.trainers.memory import tune_malloc
 from fmnas.trainers.split import Split
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
@@ -218,7 +218,7 @@ from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.batches import streams, to_device, training_batches
-from fmnas.trainers.allocator import tune_malloc
+from fmnas.trainers.memory import tune_malloc
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.training import TrainingContext, train_step
 imported = time.perf_counter()

@@ -21,30 +21,26 @@ available here. BoTorch's search ignores a space's constraints; pass constraints
 
 import math
 import warnings
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fmnas.integrations import MissingPackageError
-from fmnas.optimizers import OptimizerError
+from fmnas.optimizers import BOFM, OptimizerError
 from fmnas.optimizers.gp.fm_kernel import fm_parameters
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS, KernelName
+from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 
-try:
-    with warnings.catch_warnings():
-        # gpytorch compiles two functions with torch.jit.script, which torch deprecates.
-        warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
-        from botorch.models import SingleTaskGP
-        from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-        from gpytorch.kernels import ScaleKernel
-        from gpytorch.likelihoods import Likelihood
-        from gpytorch.priors import LogNormalPrior
+with warnings.catch_warnings():
+    # gpytorch compiles two functions with torch.jit.script, which torch deprecates.
+    warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms.outcome import Standardize
+    from gpytorch.kernels import ScaleKernel
+    from gpytorch.priors import LogNormalPrior
 
-        from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
-except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch", error) from error
+    from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
 
 KERNELS: dict[str, type[GraphKernel]] = {
     kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)
@@ -55,33 +51,19 @@ KERNELS: dict[str, type[GraphKernel]] = {
 class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
     """A SingleTaskGP with a scaled frequency-modulated kernel; outcomes have separate parameters.
 
-    kernel: one of KERNELS. train_Yvar [n, m], likelihood, outcome_transform: as in SingleTaskGP; outcomes are
-    standardised by default. Raises OptimizerError for an unknown kernel or invalid train_X.
+    kernel: one of KERNELS. options: of SingleTaskGP; outcomes are standardised by default. Raises OptimizerError for
+    an unknown kernel or invalid train_X.
     """
 
     def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        space: Space,
-        *,
-        kernel: KernelName = "modlap",
-        train_Yvar: Tensor | None = None,
-        likelihood: Likelihood | None = None,
-        outcome_transform: OutcomeTransform | None = None,
+        self, train_X: Tensor, train_Y: Tensor, space: Space, *, kernel: KernelName = "modlap", **options: Any
     ) -> None:
-        if kernel not in KERNELS:
-            raise OptimizerError(f"kernel = {kernel!r}: it must be one of {', '.join(get_args(KernelName))}")
+        check_options(BOFM, kernel=kernel)
         check_encoded(train_X, space)
         _, batch_shape = self.get_batch_dimensions(train_X=train_X, train_Y=train_Y)
-        super().__init__(
-            train_X,
-            train_Y,
-            train_Yvar=train_Yvar,
-            likelihood=likelihood,
-            covar_module=ScaleKernel(graph_kernel(space, kernel, batch_shape), batch_shape=batch_shape),
-            outcome_transform=outcome_transform or Standardize(m=train_Y.shape[-1], batch_shape=train_X.shape[:-2]),
-        )
+        covariance = ScaleKernel(graph_kernel(space, kernel, batch_shape), batch_shape=batch_shape)
+        options.setdefault("outcome_transform", Standardize(m=train_Y.shape[-1], batch_shape=train_X.shape[:-2]))
+        super().__init__(train_X, train_Y, covar_module=covariance, **options)
 
 
 def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None = None) -> GraphKernel:

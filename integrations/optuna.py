@@ -23,8 +23,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
 
-from fmnas.integrations import MissingPackageError
 from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator
 from fmnas.optimizers import BOFM, OptimizerError
 from fmnas.optimizers.bofm import ModeName
@@ -32,15 +36,6 @@ from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, SpaceError, Trial
 from fmnas.search_spaces.records import MODEL
-
-try:
-    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-    from optuna.samplers import BaseSampler, RandomSampler
-    from optuna.search_space import IntersectionSearchSpace
-    from optuna.study import Study, StudyDirection
-    from optuna.trial import FrozenTrial, TrialState
-except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.optuna", "optuna", "optuna", error) from error
 
 SUGGESTED_KEY = "bofm:suggested"
 """System attribute with a trial's suggested parameters as JSON, so that concurrent processes know them at once."""
@@ -54,7 +49,6 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
     seed: None for a random seed.
     n_startup_trials: number of complete trials before the first suggestion of BO-FM.
     kernel, mode: as in BOFM.
-    independent_sampler: samples parameters that BO-FM does not model; RandomSampler by default.
     """
 
     def __init__(
@@ -64,7 +58,6 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         n_startup_trials: int = 10,
         kernel: KernelName = "modlap",
         mode: ModeName = "default",
-        independent_sampler: BaseSampler | None = None,
     ) -> None:
         if n_startup_trials < 0:
             raise OptimizerError(f"n_startup_trials = {n_startup_trials}: it must be at least 0")
@@ -72,7 +65,7 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         self._n_startup_trials = n_startup_trials
         self._options: dict[str, Any] = {"kernel": kernel, "mode": mode}
         self._seed = _random_seed() if seed is None else seed
-        self._independent_sampler = independent_sampler or RandomSampler(seed=seed)
+        self._independent_sampler = RandomSampler(seed=seed)
         self._intersection = IntersectionSearchSpace()
         # Parameters and optimum of the last fit, an additional start of the next one.
         self._memo: tuple[SearchSpace, tuple[float, ...]] = ({}, ())
@@ -83,9 +76,8 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         self._independent_sampler.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that all complete trials have with the same range of more than one value."""
-        common = self._intersection.calculate(study)
-        return {name: distribution for name, distribution in common.items() if not distribution.single()}
+        """Return the parameters that all complete trials have with the same range."""
+        return self._intersection.calculate(study)
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: SearchSpace) -> dict[str, Any]:
         """Return BO-FM's suggestion; empty before there are n_startup_trials complete trials."""
@@ -106,7 +98,7 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Return a draw of the independent sampler."""
+        """Return a random value, for a parameter that BO-FM does not model."""
         _check_objectives(study)
         return self._independent_sampler.sample_independent(study, trial, param_name, param_distribution)
 
@@ -164,7 +156,7 @@ def _to_configuration(
     suggested = json.loads(trial.system_attrs.get(SUGGESTED_KEY, "{}"))
     try:
         return translator.configuration({**suggested, **trial.params})
-    except SpaceError:
+    except (KeyError, SpaceError):
         return None
 
 

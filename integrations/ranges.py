@@ -140,10 +140,10 @@ class SpaceTranslator(Generic[Name]):
         self.space = Space([range_.variable(self._variables[name]) for name, range_ in self.ranges.items()])
 
     def configuration(self, parameters: Mapping[Name, Any]) -> Configuration:
-        """Convert parameters to a configuration; others are ignored. Raises SpaceError for invalid ones."""
-        missing = [name for name in self.ranges if name not in parameters]
-        if missing:
-            raise SpaceError(f"parameters {missing} are missing; required: {list(self.ranges)}")
+        """Convert parameters to a configuration; others are ignored.
+
+        Raises KeyError for a missing one, SpaceError for an invalid one.
+        """
         values = {self._variables[name]: range_.encode(parameters[name]) for name, range_ in self.ranges.items()}
         self.space.validate(values)
         return values

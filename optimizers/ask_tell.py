@@ -13,15 +13,12 @@ private to the object and begin with its seed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fmnas.optimizers.isolation import IsolatedRNG
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
-from fmnas.optimizers.options import subclass_with_parameters, yaml_parameters
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
@@ -67,16 +64,15 @@ class AskTellOptimizer(ReplayedOptimizer):
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
         self._random = IsolatedRNG(seed)
-        common = {"epochs": epochs, "initial_design": self.initial_design}
-        options |= {name: value for name, value in common.items() if name in signature(self.make).parameters}
-        try:
-            with self._random.activate():
-                made = self.make(space, seed, **options)
-        except FmnasError:
-            raise
-        except Exception as error:  # of a user's code
-            raise OptimizerError(f"{type(self).__name__} cannot be built: {type(error).__name__}: {error}") from error
-        self._object_ask, self._object_tell = self._get_functions(made)
+        with self._random.activate():
+            made = self.make(space, seed, **options)
+        pair = made if isinstance(made, tuple) else (getattr(made, "ask", None), getattr(made, "tell", None))
+        if len(pair) != 2 or not all(map(callable, pair)):
+            raise OptimizerError(
+                f"{type(self).__name__} returned {made!r}: return an object with ask() and tell(configuration, "
+                "objective), or the two functions"
+            )
+        self._object_ask, self._object_tell = pair
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
         with self._random.activate():
@@ -94,32 +90,12 @@ class AskTellOptimizer(ReplayedOptimizer):
         with self._random.activate():
             self._object_tell(dict(trial.configuration), evaluation.objective)
 
-    def _get_functions(self, made: Any) -> tuple[Callable[[], Any], Callable[[Configuration, float], Any]]:
-        if isinstance(made, tuple) and len(made) == 2 and all(map(callable, made)):
-            return made
-        missing = [name for name in ("ask", "tell") if not callable(getattr(made, name, None))]
-        if missing:
-            raise OptimizerError(
-                f"{type(self).__name__} returned {made!r}, which has no {' and no '.join(missing)}: return an object "
-                "with ask() and tell(configuration, objective), or the two functions"
-            )
-        return made.ask, made.tell
-
 
 def is_factory(target: Any) -> bool:
-    """Whether it is a function, or a class with ask and tell, that takes a space and a seed."""
-    if isinstance(target, type) and not (hasattr(target, "ask") and hasattr(target, "tell")):
-        return False
-    try:
-        signature(target).bind_partial(None, None)
-    except (TypeError, ValueError):  # fewer parameters, not callable, or no signature
-        return False
-    return True
+    """Whether it is a function, or a class with ask and tell."""
+    return callable(target) and (not isinstance(target, type) or (hasattr(target, "ask") and hasattr(target, "tell")))
 
 
-@cache
 def optimizer_from_factory(make: Callable[..., Any]) -> type[AskTellOptimizer]:
     """The optimizer class around the objects that `make(space, seed, **options)` builds."""
-    parameters = yaml_parameters(make, leave_out=list(signature(make).parameters)[:2])
-    name = getattr(make, "__name__", type(make).__name__)
-    return subclass_with_parameters(AskTellOptimizer, name, parameters, make=staticmethod(make))
+    return type(getattr(make, "__name__", type(make).__name__), (AskTellOptimizer,), {"make": staticmethod(make)})

@@ -1,20 +1,23 @@
 """`fmnas check`: the rules of fmnas.testing.OptimizerContract on an optimizer, with a verdict for each.
 
-The rules run in a process of their own, because a user's code may hang, crash, exit or print. After a rule without a
-verdict the process is killed, and a new one begins with the next rule. Output of the rules is dropped.
+pytest runs the rules in a process of their own, because a user's code may hang, crash, exit or print. A rule that hangs
+or ends that process is broken, and the last one. Output of the rules is dropped.
 """
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import ValidationError
 
 from fmnas.optimizers import Optimizer, OptimizerError, random_design
@@ -30,10 +33,20 @@ from fmnas.platform.registry import (
 )
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
+from fmnas.testing import OptimizerContract, Subject
+from fmnas.testing.subject import DESIGN, DESIGN_SEED, EPOCHS
 
 EVALUATIONS = 50
 """The budget that an optimizer is given, if it asks for one."""
 STARTUP_SECONDS = 60.0
+"""How much longer the first rule may take: its process imports what it needs."""
+RULES = [name for name in vars(OptimizerContract) if name.startswith("test_")]
+MODULE = "from fmnas.testing import OptimizerContract\n"
+"""What pytest collects: a module of the package itself would be imported by a second name."""
+PYTEST_OPTIONS = (
+    *("-q", "--noconftest", "--import-mode=importlib", "-p", "no:cacheprovider", "-c", os.devnull),
+    *("-o", "python_classes=OptimizerContract"),
+)
 
 
 class Verdict(StrEnum):
@@ -72,20 +85,25 @@ class Candidate:
         return OptimizerEntry(use.rpartition(":")[2], absolute_reference(use), "")
 
     def __call__(self, space: Space, seed: int) -> Optimizer:
-        from fmnas.testing.subject import DESIGN, DESIGN_SEED, EPOCHS
-
         design = tuple(random_design(space, DESIGN, DESIGN_SEED))
         return self.entry.build(space, OptimizerContext(seed, EPOCHS, EVALUATIONS, False, design), self.options)
 
+    @property
+    def subject(self) -> Subject:
+        """What the rules are about."""
+        takes_design = self.entry.takes_initial_design
+        return Subject(self, takes_design, frozenset(SUGGESTED) - (set() if takes_design else {INITIAL}))
+
 
 def load_candidate(use: str, overrides: Sequence[str]) -> Candidate:
-    """The optimizer of a name, with options KEY=VALUE. Raises ConfigError for an unknown one, or wrong options."""
+    """The optimizer of a name, with options KEY=VALUE.
+
+    Raises ConfigError for an unknown one, or for options that the registry's optimizer does not take.
+    """
     options: dict[str, Any] = {}
     for override in overrides:
         apply_override(options, override)
     entry = Candidate(use, options).entry
-    if options and not entry.options.model_fields:
-        raise ConfigError(f"{', '.join(options)}: {use} takes no options; leave -o out")
     try:
         entry.validate_options(options)
     except ValidationError as error:
@@ -96,72 +114,92 @@ def load_candidate(use: str, overrides: Sequence[str]) -> Candidate:
 
 
 def check(candidate: Candidate, seconds: float) -> Iterator[Finding]:
-    """A finding for each rule, as it comes; only the first if it cannot be built. seconds: limit of a rule."""
-    from fmnas.testing.session import get_rules
+    """A finding for each rule, as it comes, up to one without a verdict; only the first if it cannot be built.
 
-    rules = get_rules()
-    first, done = rules[0], 0
-    while done < len(rules):
-        for finding in _check_in_process(candidate, rules[done:], seconds):
-            yield Finding(finding.rule.removeprefix("test_").replace("_", " "), finding.verdict, finding.detail)
-            done += 1
-            if finding.rule == first and finding.verdict is Verdict.BROKEN:
-                return
-
-
-def _check_in_process(candidate: Candidate, rules: Sequence[str], seconds: float) -> Iterator[Finding]:
-    """The findings of a new process, up to the first rule without a verdict."""
+    seconds: limit of a rule.
+    """
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    process: SpawnProcess = spawn.Process(target=_run, args=(candidate, rules, sender), daemon=False)
+    process: SpawnProcess = spawn.Process(target=_run, args=(candidate, sender), daemon=False)
     process.start()
     sender.close()
-    done = 0
-    reason = f"its process did not start within {STARTUP_SECONDS:g} s: try again"
+    limit = seconds + STARTUP_SECONDS
     try:
-        if receiver.poll(STARTUP_SECONDS):
-            receiver.recv()
-            reason = f"timed out after {seconds:g} s (raise --seconds)"
-            while done < len(rules) and receiver.poll(seconds):
-                yield receiver.recv()
-                done += 1
+        for name in RULES:
+            rule = name.removeprefix("test_").replace("_", " ")
+            finding = Finding(rule, Verdict.BROKEN, f"timed out after {seconds:g} s (raise --seconds): it is the last")
+            if is_timely := receiver.poll(limit):
+                finding = Finding(rule, *receiver.recv())
+            yield finding
+            if not is_timely or (name == RULES[0] and finding.verdict is Verdict.BROKEN):
+                return
+            limit = seconds
     except EOFError:
         process.join()
-        reason = f"its process exited with code {process.exitcode}"
+        yield Finding(rule, Verdict.BROKEN, f"its process exited with code {process.exitcode}: it is the last")
     finally:
         if process.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)  # what the optimizer started, too
         process.kill()
         process.join()
-    if done < len(rules):
-        yield Finding(rules[done], Verdict.BROKEN, reason)
 
 
-def _run(candidate: Candidate, rules: Sequence[str], sender: Connection) -> None:
-    """Send a finding for each rule, as the leader of a process group that prints nothing."""
-    from fmnas.testing import Subject
-    from fmnas.testing.session import RuleResult, run_rules
-
+def _run(candidate: Candidate, sender: Connection) -> None:
+    """Send a verdict and its detail for each rule, as the leader of a process group that prints nothing."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    takes_design = candidate.entry.takes_initial_design
-    subject = Subject(candidate, takes_design, frozenset(SUGGESTED) - (set() if takes_design else {INITIAL}))
-
-    def report(result: RuleResult) -> None:
-        verdict = Verdict.BROKEN if result.error else Verdict.SKIPPED if result.is_skipped else Verdict.HOLDS
-        sender.send(Finding(result.rule, verdict, _describe(result.error, result.case) or legible(result.note)))
-
-    sender.send(None)  # the limit of a rule does not count the imports
-    run_rules(subject, rules, report)
+    run_rules(candidate.subject, lambda finding: sender.send((finding.verdict, finding.detail)))
 
 
-def _describe(error: BaseException | None, case: str) -> str:
-    if error is None:
-        return ""
+def run_rules(subject: Subject, report: Callable[[Finding], None]) -> None:
+    """Run every rule in this process. report: called after each, with its name in the contract."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "test_rules.py")
+        path.write_text(MODULE)
+        pytest.main([*PYTEST_OPTIONS, "--rootdir", folder, str(path)], [_Plugin(subject, report)])
+
+
+class _Plugin:
+    """Gives the tests their subject, and reports a rule after the last of its tests."""
+
+    def __init__(self, subject: Subject, report: Callable[[Finding], None]) -> None:
+        self._subject, self._report, self._findings = subject, report, list[Finding]()
+
+    @pytest.fixture
+    def subject(self) -> Subject:
+        return self._subject
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
+        report = yield
+        error = call.excinfo.value if call.excinfo else None
+        verdict, detail = Verdict.HOLDS, "; ".join(str(value) for _, value in item.user_properties)
+        if isinstance(error, pytest.skip.Exception):
+            verdict, detail = Verdict.SKIPPED, str(error)
+        elif error is not None:
+            verdict, detail = Verdict.BROKEN, _describe(error)
+            if hasattr(item, "callspec"):
+                detail = f"{item.callspec.id} space: {detail}"
+        self._findings.append(Finding(item.originalname, verdict, legible(detail)))
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Generator[None, Any, Any]:
+        outcome = yield
+        if nextitem is None or nextitem.originalname != item.originalname:
+            findings, self._findings = self._findings, []
+            broken = [finding for finding in findings if finding.verdict is Verdict.BROKEN]
+            noted = [finding for finding in findings if finding.detail]
+            self._report((broken or noted or findings)[0])
+        return outcome
+
+
+def _describe(error: BaseException) -> str:
     is_own = isinstance(error, AssertionError | FmnasError)
     cause = error.__cause__ if is_own else error
-    text = f"{legible(str(error)) if is_own else one_line(error)}{own_line(cause) if cause else ''}"
-    return f"{case} space: {text}" if case else text
+    return f"{error if is_own else one_line(error)}{own_line(cause) if cause else ''}"

@@ -76,6 +76,12 @@ SUMMARIES = {
         "ackley53c": "Ackley: 50 binary, 3 continuous",
         "ackley53c_gebo": "Ackley in GEBO's form, not comparable with ackley53c: 50 binary, 3 continuous",
     },
+    "functions.linear_features": {
+        "mivabo_gaussian": "MiVaBO's synthetic function, Gaussian weights: 8 binary, 8 continuous",
+        "mivabo_gaussian_at_most_2": "the same, at most two binaries 1 (a constraint of the space)",
+        "mivabo_laplace": "MiVaBO's synthetic function, sparse weights: 8 binary, 8 continuous",
+        "mivabo_laplace_at_most_2": "the same, at most two binaries 1 (a constraint of the space)",
+    },
     "functions.engineering": {
         "pressure_vessel": "cost of a pressure vessel, without constraints as published: 2 integer, 2 continuous",
         "pressure_vessel_constrained": "cost of a pressure vessel, constraints as penalties: 2 integer, 2 continuous",

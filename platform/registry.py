@@ -7,7 +7,6 @@ fmnas.optimizers and fmnas.problems, whose values are references.
 
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -22,10 +21,9 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fmnas.optimizers.optimizer import Optimizer, OptimizerError
-from fmnas.optimizers.options import get_options, get_parameters
+from fmnas.optimizers.optimizer import Optimizer
+from fmnas.optimizers.options import get_options, get_parameters, yaml_types
 from fmnas.platform.errors import LET_THROUGH, ConfigError, call_user_code, one_line, own_line
-from fmnas.search_spaces.errors import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -97,19 +95,9 @@ def import_reference(use: str) -> Any:
             "function, space and out=DIR to resume it or to get its results"
         )
     namespace = _import_module(module)
-    try:
-        return getattr(namespace, name)
-    except AttributeError:
-        public = [key for key, value in vars(namespace).items() if not key.startswith("_") and not isabstract(value)]
-        raise ConfigError(f"{module} has no {name}.{did_you_mean(name, public)}") from None
-
-
-@contextmanager
-def register_object(name: str, target: Any) -> Iterator[str]:
-    """Register an object in memory while in the block; yields the reference to it."""
-    use = f"{IN_MEMORY}:{name}"
-    with replace_references({use: target}):
-        yield use
+    if not hasattr(namespace, name):
+        raise ConfigError(f"{module} has no {name}")
+    return getattr(namespace, name)
 
 
 @contextmanager
@@ -170,10 +158,6 @@ def _import_module(module: str, text: bytes | None = None) -> ModuleType:
     except LET_THROUGH:
         raise
     except BaseException as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
-            raise ConfigError(f"no module named {error.name}: install it, or use FILE.py:NAME") from None
-        if isinstance(error, FileNotFoundError) and error.filename == module:
-            raise ConfigError(f"no file {module}: give a path relative to the current folder, or absolute") from None
         raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}") from error
 
 
@@ -233,23 +217,25 @@ class OptimizerEntry:
         is_short = self.use.startswith(OPTUNA) and not is_registered(self.use)
         target = import_reference(OPTUNA_SAMPLERS + self.use.removeprefix(OPTUNA) if is_short else self.use)
         if isabstract(target):
-            missing = ", ".join(sorted(target.__abstractmethods__))
-            raise ConfigError(f"{self.use} is abstract: implement {missing}")
+            raise ConfigError(f"{self.use} is abstract: implement {', '.join(sorted(target.__abstractmethods__))}")
         return _as_optimizer_class(target, self.use)
 
     @cached_property
+    def is_own(self) -> bool:
+        """Whether it is fmnas's: then its constructor has a typed option for each key of a configuration."""
+        return self.use.startswith("fmnas.") and not is_registered(self.use)
+
+    @cached_property
     def options(self) -> "type[BaseModel]":
-        """The schema of the options: types, bounds and defaults are those of the constructor."""
+        """The schema of the options of fmnas's own: types, bounds and defaults are those of the constructor."""
         from pydantic import ConfigDict, create_model
 
         strict = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
         fields: dict[str, Any] = {
-            name: (option.annotation, ... if option.default is Parameter.empty else option.default)
+            name: (yaml_types(option.annotation), option.default)
             for name, option in get_options(self.optimizer).items()
         }
-        with warnings.catch_warnings():  # a constructor may have a parameter `copy`, as a BaseModel does
-            warnings.filterwarnings("ignore", "Field name .* shadows an attribute in parent", UserWarning)
-            return create_model(f"{self.optimizer.__name__}Options", __config__=strict, **fields)
+        return create_model(f"{self.optimizer.__name__}Options", __config__=strict, **fields)
 
     @cached_property
     def takes_initial_design(self) -> bool:
@@ -262,22 +248,26 @@ class OptimizerEntry:
         return self.optimizer.uses_budget and "evaluations" in get_parameters(self.optimizer)
 
     def validate_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options with defaults for the rest.
+        """The options with defaults for the rest. Those of a user-defined optimizer are checked by its constructor.
 
         Raises pydantic's ValidationError for a wrong option, and OptimizerError for a combination that is not allowed.
         """
-        validated = dict(self.options.model_validate(dict(options)))
-        self.optimizer.check_combination(options)
-        return validated
+        if self.is_own:
+            validated = dict(self.options.model_validate(dict(options)))
+            self.optimizer.check_combination(options)
+            return validated
+        defaults = {name: option.default for name, option in get_options(self.optimizer).items()}
+        return {name: value for name, value in {**defaults, **options}.items() if value is not Parameter.empty}
 
     def build(self, space: "Space", context: OptimizerContext, options: Mapping[str, Any]) -> Optimizer:
         """A new optimizer with these options. Raises ConfigError if a user's constructor fails."""
         taken = get_parameters(self.optimizer)
         provided = {name: value for name, value in vars(context).items() if name in taken}
-        arguments = dict(provided, **self.validate_options(options))
-        if self.use.startswith("fmnas."):  # a failure there is a bug of fmnas
-            return self.optimizer(space, **arguments)
-        return call_user_code(f"{self.name} ({self.use}) cannot be built", self.optimizer, space, **arguments)
+
+        def build() -> Optimizer:
+            return self.optimizer(space, **provided, **self.validate_options(options))
+
+        return build() if self.is_own else call_user_code("it cannot be built", build)  # ours fails by a bug alone
 
 
 def _as_optimizer_class(target: Any, use: str) -> type[Optimizer]:
@@ -290,13 +280,10 @@ def _as_optimizer_class(target: Any, use: str) -> type[Optimizer]:
 
     if isinstance(target, type) and issubclass(target, Optimizer):
         return target
-    try:
-        if is_sampler(target):
-            return optimizer_from_sampler(target)
-        if is_factory(target):
-            return optimizer_from_factory(target)
-    except OptimizerError as error:
-        raise ConfigError(f"{use} cannot be used: {error}") from None
+    if is_sampler(target):
+        return optimizer_from_sampler(target)
+    if is_factory(target):
+        return optimizer_from_factory(target)
     raise ConfigError(
         f"{use} is not an optimizer: give a subclass of fmnas.optimizers.Optimizer, a sampler of Optuna, or a class or "
         "function make(space, seed) of an object with ask() and tell(configuration, objective)"
@@ -316,6 +303,8 @@ OPTIMIZERS = {
         ("casmopolitan", "baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
         ("hybo", "baselines.hybo:HyBO", "additive hybrid kernels over all subsets of variables, sampled"),
         ("rounding-gp", "baselines.rounding_gp:RoundingGP", "a Gaussian process on relaxed codes, rounded"),
+        ("mivabo", "baselines.mivabo:MiVaBO", "Thompson sampling with a linear model of bits and Fourier features"),
+        ("gp-sa", "baselines.gp_annealing:GPAnnealing", "a Gaussian process, its acquisition by simulated annealing"),
         ("tpe", "baselines.tpe:TPE", "tree-structured Parzen estimators (Optuna)"),
         ("smac", "baselines.smac:SMAC", "a random forest and expected improvement (smac)"),
         ("botorch", "baselines.botorch:BoTorch", "BoTorch's Gaussian process for mixed spaces"),

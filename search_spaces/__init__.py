@@ -3,7 +3,7 @@
 Its only dependency is numpy.
 """
 
-from fmnas.search_spaces.canonical import CanonicalCell, canonical_form
+from fmnas.search_spaces.canonical import canonical_form
 from fmnas.search_spaces.constraints import LinearConstraint, QuadraticConstraint
 from fmnas.search_spaces.errors import FmnasError, SpaceError
 from fmnas.search_spaces.nasnet import Cell, Schedule, joint_space, largest_cell
@@ -13,7 +13,6 @@ from fmnas.search_spaces.subspace import Subspace
 from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
 
 __all__ = [
-    "CanonicalCell",
     "Cell",
     "Conditions",
     "Configuration",

@@ -50,64 +50,42 @@ class CanonicalCell:
     states: tuple[State, ...]
     output: int
 
-    def representative(self) -> Cell:
-        """Return a cell of this form. It may be outside the search space: its S4 may have the inputs (-1, 0)."""
-        (*first, last), filler = self.states, ((-1, "identity"), (0, "identity"))
-        states = (*first, *[filler] * (STATES - len(self.states)), last)
-        return Cell(
-            inputs=tuple((a, b) for (a, _), (b, _) in states),
-            operations=tuple((p, q) for (_, p), (_, q) in states),
-            output=self.output,
-        )
 
-
-@dataclass(frozen=True)
-class _LiveGraph:
-    """The live states by their numbers in the encoding, and the two outputs."""
-
-    states: dict[int, State]
-    outputs: tuple[int, int]
-
-    def exchange_inputs(self) -> "_LiveGraph":
-        """Exchange S(-1) and S(0)."""
-        new = {-1: 0, 0: -1}
-        states = {number: ((new.get(a, a), p), (new.get(b, b), q)) for number, ((a, p), (b, q)) in self.states.items()}
-        return _LiveGraph(states, self.outputs)
-
-    def mirror(self) -> "_LiveGraph":
-        """Exchange the inputs and the outputs."""
-        first, second = self.outputs
-        return _LiveGraph(self.exchange_inputs().states, (second, first))
+Graph = tuple[dict[int, State], tuple[int, int]]
+"""The live states by their numbers in the encoding, and the two outputs."""
 
 
 def canonical_form(cell: Cell) -> CanonicalCell:
     """Return the least encoding of a cell's network: equal if and only if two networks are the same."""
-    summands = {
-        number: tuple(zip(cell.inputs[number - 1], cell.operations[number - 1], strict=True))
-        for number in cell.live_states()
+    states: dict[int, State] = {}
+    for number in cell.live_states():
+        (a, b), (p, q) = cell.inputs[number - 1], cell.operations[number - 1]
+        states[number] = (a, p), (b, q)
+    new = {-1: 0, 0: -1}
+    exchanged: dict[int, State] = {
+        number: ((new.get(a, a), p), (new.get(b, b), q)) for number, ((a, p), (b, q)) in states.items()
     }
-    graph = _LiveGraph({number: (a, b) for number, (a, b) in summands.items()}, (cell.output, STATES))
-    forms = set(_numberings(graph))
-    mirror_images = set(_numberings(graph.mirror()))
+    forms = set(_numberings((states, (cell.output, STATES))))
+    mirror_images = set(_numberings((exchanged, (STATES, cell.output))))
     if mirror_images == forms:
-        mirror_images = set(_numberings(graph.exchange_inputs()))
+        mirror_images = set(_numberings((exchanged, (cell.output, STATES))))
     return min(forms | mirror_images)
 
 
-def _numberings(graph: _LiveGraph) -> Iterator[CanonicalCell]:
+def _numberings(graph: Graph) -> Iterator[CanonicalCell]:
     """Yield the numberings in which each state uses only earlier ones and the second output is the last.
 
     None exists if a state uses the second output. All cells of one network have the same numberings.
     """
-    first, last = graph.outputs
-    for order in permutations([number for number in graph.states if number != last]):
+    states, (first, last) = graph
+    for order in permutations([number for number in states if number != last]):
         new = {-1: -1, 0: 0} | {number: i for i, number in enumerate((*order, last), start=1)}
-        states = []
+        renumbered = []
         for number in (*order, last):
-            (a, p), (b, q) = graph.states[number]
+            (a, p), (b, q) = states[number]
             if max(new[a], new[b]) >= new[number]:
                 break
             low, high = sorted([(new[a], p), (new[b], q)])
-            states.append((low, high))
+            renumbered.append((low, high))
         else:
-            yield CanonicalCell(tuple(states), new[first])
+            yield CanonicalCell(tuple(renumbered), new[first])

@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_aside(path: Path, content: bytes, durable: bool = True, new: bool = False) -> None:
+def write_aside(path: Path, content: bytes, durable: bool = True) -> None:
     """Write a temporary file and rename it: a reader sees the old or the new content, never a part of it.
 
     Several processes, also on different hosts, may write concurrently: the last one wins. Missing folders are created.
-    durable: sync to disk before returning, so that the file survives a power failure. new: raise FileExistsError if the
-    file exists, even if another host creates it concurrently. Raises OSError if the write fails; the old file is kept.
+    durable: sync to disk before returning, so that the file survives a power failure. Raises OSError if the write
+    fails; the old file is kept.
     """
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
     try:
@@ -21,23 +21,8 @@ def write_aside(path: Path, content: bytes, durable: bool = True, new: bool = Fa
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if new:
-            _link(temporary, path)
-        else:
-            temporary.replace(path)
+        temporary.replace(path)
     except OSError:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-
-
-def _link(temporary: Path, path: Path) -> None:
-    """Move the file unless the path exists. On file systems without hard links an existing file is replaced."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        temporary.replace(path)
-    else:
-        temporary.unlink()

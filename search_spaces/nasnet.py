@@ -37,11 +37,7 @@ def input_pairs(state: int) -> tuple[Pair, ...]:
 
 def is_adjacent(a: Pair, b: Pair) -> bool:
     """Return whether two pairs share one input and their other inputs differ by exactly 1."""
-    shared = set(a) & set(b)
-    if len(shared) != 1:
-        return False
-    (rest_a,), (rest_b,) = set(a) - shared, set(b) - shared
-    return abs(rest_a - rest_b) == 1
+    return len(set(a) ^ set(b)) == 2 and abs(sum(a) - sum(b)) == 1
 
 
 def pair_name(pair: Pair) -> str:
@@ -83,14 +79,14 @@ class Cell:
     output: int
 
     def __post_init__(self) -> None:
+        is_wired = all(-1 <= a < b < state for state, (a, b) in enumerate(self.inputs, start=1))
         unknown = {op for pair in self.operations for op in pair} - set(OPERATIONS)
-        if len(self.inputs) != STATES or len(self.operations) != STATES or unknown or self.output not in (1, 2, 3):
+        sizes = len(self.inputs), len(self.operations)
+        if not is_wired or sizes != (STATES, STATES) or unknown or self.output not in (1, 2, 3):
             raise SpaceError(
-                f"{self}: a cell has {STATES} states, operations of {OPERATIONS}, and the output 1, 2 or 3"
+                f"{self}: a cell has {STATES} states, each with two earlier inputs in ascending order, operations of "
+                f"{OPERATIONS}, and the output 1, 2 or 3"
             )
-        for state, (a, b) in enumerate(self.inputs, start=1):
-            if not -1 <= a < b < state:
-                raise SpaceError(f"inputs ({a}, {b}) of S{state}: must be two ascending numbers from -1 to {state - 1}")
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, Any]) -> "Cell":

@@ -49,13 +49,9 @@ class Trial:
     fallback: str = ""
 
     def __post_init__(self) -> None:
-        if self.origin not in ORIGINS:  # at once: a report would refuse it after the last trial
-            raise SpaceError(f"trial {self.id}: origin = {self.origin!r}: it must be one of {', '.join(ORIGINS)}")
-        if self.fallback not in FALLBACKS:
-            raise SpaceError(
-                f"trial {self.id}: fallback = {self.fallback!r}: it must be one of {', '.join(map(repr, FALLBACKS))}; "
-                "use `note` for details"
-            )
+        for name, value, known in (("origin", self.origin, ORIGINS), ("fallback", self.fallback, FALLBACKS)):
+            if value not in known:  # at once: a report would refuse it after the last trial
+                raise SpaceError(f"trial {self.id}: {name} = {value!r}; it must be one of {known}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-serializable data."""

@@ -7,14 +7,14 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnas.search_spaces.constraints import CONSTRAINT_KINDS, Constraint, FeasibleRegion, constraint_from_dict
+from fmnas.search_spaces.constraints import Constraint, FeasibleRegion
 from fmnas.search_spaces.errors import SpaceError
 from fmnas.search_spaces.variables import Discrete, Floats, Graph, Integer, Nominal, Ordinal, Real, Value, Variable
 
@@ -25,7 +25,9 @@ MAX_REJECTIONS = 1_000_000
 """Sampling fails after this many consecutive infeasible draws."""
 LARGEST_BATCH = 16_384
 
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (Real, Integer, Ordinal, Nominal, Graph)}
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (Real, Integer, Ordinal, Nominal, Graph, *get_args(Constraint))
+}
 
 
 class Space:
@@ -45,9 +47,7 @@ class Space:
         self.variables: tuple[Variable, ...] = tuple(variables)
         if not self.variables:
             raise SpaceError("a space needs at least one variable")
-        names = [variable.name for variable in self.variables]
-        if len(set(names)) < len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
+        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
             raise SpaceError(f"variable names must be distinct; duplicates: {twice}")
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
         self._region = FeasibleRegion(self.columns, self.constraints)
@@ -75,10 +75,6 @@ class Space:
     def __len__(self) -> int:
         return len(self.variables)
 
-    def __repr__(self) -> str:
-        constraints = f", {list(self.constraints)!r}" if self.constraints else ""
-        return f"Space({list(self.variables)!r}{constraints})"
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self.variables == other.variables and self.constraints == other.constraints
 
@@ -95,10 +91,8 @@ class Space:
             )
         for variable in self.variables:
             variable.check(configuration[variable.name])
-        violation = self._region.find_violation(configuration)
-        if violation is not None:
-            constraint, value = violation
-            raise SpaceError(f"infeasible: {constraint} is violated, its left side is {value:.12g}")
+        if violation := self._region.find_violation(configuration):
+            raise SpaceError(f"infeasible: {violation[0]} is violated, its left side is {violation[1]:.12g}")
 
     def coerce(self, configuration: Mapping[str, Any]) -> Configuration:
         """Return the configuration in the space's order with built-in types. Raises SpaceError as `validate`."""
@@ -184,7 +178,7 @@ class Space:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the variables, then the constraints, as JSON-serializable data."""
-        variables = [{"kind": type(v).__name__, **_fields(v)} for v in self.variables]
+        variables = [{"kind": type(v).__name__, **asdict(v)} for v in self.variables]
         return variables + [constraint.to_dict() for constraint in self.constraints]
 
     @classmethod
@@ -193,22 +187,14 @@ class Space:
         variables: list[Variable] = []
         constraints: list[Constraint] = []
         for entry in data:
-            if entry.get("kind") in CONSTRAINT_KINDS:
-                constraints.append(constraint_from_dict(entry))
-                continue
-            arguments = dict(entry)
-            kind = arguments.pop("kind", None)
+            kind, fields = entry.get("kind"), {name: value for name, value in entry.items() if name != "kind"}
             if kind not in _KINDS:
-                raise SpaceError(f"kind {kind!r}: it must be one of {sorted([*_KINDS, *CONSTRAINT_KINDS])}")
+                raise SpaceError(f"kind {kind!r}: it must be one of {sorted(_KINDS)}")
             try:
-                variables.append(_KINDS[kind](**arguments))
-            except TypeError as error:
-                raise SpaceError(f"{kind} {arguments.get('name')!r}: {error}") from None
+                if "pairs" in fields:
+                    fields["pairs"] = {(first, second): q for first, second, q in fields["pairs"]}
+                made = _KINDS[kind](**fields)
+            except (TypeError, ValueError) as error:
+                raise SpaceError(f"{kind} {fields}: {error}") from None
+            (constraints if isinstance(made, Constraint) else variables).append(made)
         return cls(variables, constraints)
-
-
-def _fields(variable: Variable) -> dict[str, Any]:
-    values = {field.name: getattr(variable, field.name) for field in fields(variable)}
-    return {
-        k: [list(e) if isinstance(e, tuple) else e for e in v] if isinstance(v, tuple) else v for k, v in values.items()
-    }

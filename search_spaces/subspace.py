@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmnas.search_spaces.constraints import TOLERANCE, Constraint, LinearConstraint, QuadraticConstraint
-from fmnas.search_spaces.errors import SpaceError, did_you_mean
+from fmnas.search_spaces.errors import SpaceError
 from fmnas.search_spaces.space import Configuration, Space
-from fmnas.search_spaces.variables import Real, Value, Variable
+from fmnas.search_spaces.variables import Value
 
 
 class Subspace:
@@ -35,7 +35,10 @@ class Subspace:
             raise SpaceError("; ".join(errors))
         self.whole = whole
         self.fixed: Configuration = {v.name: v.coerce(fixed[v.name]) for v in whole.variables if v.name in fixed}
-        self.free = _free_space(whole, self.fixed) if self.fixed else whole
+        remaining = (_substitute(constraint, self.fixed) for constraint in whole.constraints)
+        variables = [variable for variable in whole.variables if variable.name not in fixed]
+        constraints = [constraint for constraint in remaining if constraint is not None]
+        self.free = Space(variables, constraints) if self.fixed else whole
 
     def add_fixed(self, configuration: Mapping[str, Value]) -> Configuration:
         """Add the fixed values to a configuration of the free variables."""
@@ -49,68 +52,34 @@ class Subspace:
 def fixed_value_errors(space: Space, fixed: Mapping[str, Any]) -> list[str]:
     """Return one message "fixed.NAME = VALUE: ..." per reason why these values cannot be fixed."""
     variables = {variable.name: variable for variable in space.variables}
-    messages = [_value_error(variables, name, value) for name, value in fixed.items()]
-    if errors := [message for message in messages if message]:
+    errors = []
+    for name, value in fixed.items():
+        try:
+            if name not in variables:
+                raise SpaceError(f"{name}: unknown variable; the space has {', '.join(variables)}")
+            variables[name].check(value)
+        except SpaceError as error:
+            errors.append(f"fixed.{error}")
+    if errors:
         return errors
     if len(fixed) == len(space):
         return [f"fixed: it contains all {len(space)} variables; leave at least one out"]
     values = {name: variables[name].coerce(value) for name, value in fixed.items()}
     free = [variable for variable in space.variables if variable.name not in fixed]
-    return [
-        f"fixed: {constraint} cannot be met with these values: change one of them"
-        for constraint in space.constraints
-        if not _can_hold(constraint, values, free)
-    ]
-
-
-def _value_error(variables: Mapping[str, Variable], name: str, value: Any) -> str:
-    """Return why a value cannot be fixed; empty if it can."""
-    if name not in variables:
-        hint = did_you_mean(name, variables)
-        return f"fixed.{name}: unknown variable; the space has {', '.join(variables)}{hint and '.' + hint}"
-    variable = variables[name]
-    try:
-        variable.check(value)
-    except SpaceError as error:
-        hint = ""
-        if isinstance(value, str) and not isinstance(variable, Real):
-            hint = did_you_mean(value, map(str, variable.vertices))
-        return f"fixed.{error}{hint and '.' + hint}"
-    return ""
-
-
-def _free_space(whole: Space, fixed: Configuration) -> Space:
-    constraints = (_substitute(constraint, fixed) for constraint in whole.constraints)
-    free = [variable for variable in whole.variables if variable.name not in fixed]
-    return Space(free, [constraint for constraint in constraints if constraint is not None])
-
-
-def _can_hold(constraint: Constraint, fixed: Mapping[str, Value], free: list[Variable]) -> bool:
-    """Return whether the fixed values and the ranges of the free variables leave the constraint satisfiable."""
-    substituted = _substitute(constraint, fixed)
-    if substituted is None:
-        return _free_terms(constraint, fixed)[2] >= 0
-    try:
-        Space(free, [substituted])
-    except SpaceError:
-        return False
-    return True
+    for constraint in space.constraints:
+        try:
+            if remaining := _substitute(constraint, values):
+                Space(free, [remaining])
+        except SpaceError:
+            errors.append(f"fixed: {constraint} cannot be met with these values: change one of them")
+    return errors
 
 
 def _substitute(constraint: Constraint, fixed: Mapping[str, Value]) -> Constraint | None:
-    """Return the constraint on the free variables; None if no term is left."""
-    coefficients, pairs, bound = _free_terms(constraint, fixed)
-    if pairs:
-        return QuadraticConstraint(coefficients, pairs, bound)
-    return LinearConstraint(coefficients, bound) if coefficients else None
+    """Return the constraint on the free variables, without terms that are zero; None if no term is left.
 
-
-def _free_terms(
-    constraint: Constraint, fixed: Mapping[str, Value]
-) -> tuple[dict[str, float], dict[tuple[str, str], float], float]:
-    """Return the non-zero coefficients and pairs of the free variables, and their bound.
-
-    A bound within rounding error of 0 becomes 0; otherwise it could exclude the boundary.
+    A bound within rounding error of 0 becomes 0; otherwise it could exclude the boundary. Raises SpaceError if the
+    fixed values alone violate the constraint.
     """
     coefficients: dict[str, float] = {}
     pairs: dict[tuple[str, str], float] = {}
@@ -127,8 +96,10 @@ def _free_terms(
             constants.append(known)
     bound = constraint.bound - math.fsum(constants)
     rounding = TOLERANCE * (abs(constraint.bound) + math.fsum(map(abs, constants)))
-    return (
-        {name: a for name, a in coefficients.items() if a},
-        {pair: q for pair, q in pairs.items() if q},
-        0.0 if abs(bound) <= rounding else bound,
-    )
+    bound = 0.0 if abs(bound) <= rounding else bound
+    coefficients = {name: a for name, a in coefficients.items() if a}
+    if pairs := {pair: q for pair, q in pairs.items() if q}:
+        return QuadraticConstraint(coefficients, pairs, bound)
+    if not coefficients and bound < 0:
+        raise SpaceError(f"{constraint} is violated")
+    return LinearConstraint(coefficients, bound) if coefficients else None

@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -32,13 +33,13 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_500,
-    "trainers": 3_950,
+    "search_spaces": 1_270,
+    "trainers": 3_700,
     "optimizers": 3_450,
-    "baselines": 1_900,
-    "integrations": 750,
-    "testing": 650,
-    "comparison": 4_080,
+    "baselines": 2_850,
+    "integrations": 640,
+    "testing": 440,
+    "comparison": 4_090,
     "platform": 10_450,
     "platform/config": 1_500,
     "platform/display": 830,
@@ -47,7 +48,7 @@ LINE_BUDGETS = {
     "platform/report": 560,
     "platform/runner": 1_200,
     "platform/workers": 1_130,
-    "api": 430,
+    "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))
@@ -57,6 +58,7 @@ SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 MAY_BE_SHORT = {"search_spaces/errors.py", "search_spaces/files.py"}
 
 
+@cache
 def imports(path: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):

@@ -9,6 +9,7 @@ removed when the evaluation is done or, if longer trials continue shorter ones, 
 import hashlib
 import io
 import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,56 +21,58 @@ logger = logging.getLogger(__name__)
 Rows = list[list[float]]
 """The validation errors of each epoch: one per training of a program."""
 
+LoadState = Callable[[dict[str, Any]], None]
+
 
 class Checkpoints:
     """Checkpoints in a folder, whose parent must exist; several processes may use it at the same time."""
 
     def __init__(self, folder: Path, every: int = 5) -> None:
-        """every: epochs between two checkpoints of a training, at least 1; TrainerError otherwise."""
-        if every < 1:
-            raise TrainerError(f"checkpoints.every = {every}: it must be at least 1")
+        """every: epochs between two checkpoints of a training, at least 1."""
         self.folder = folder
         self.every = every
 
-    def due(self, epochs: int) -> bool:
-        """Whether a checkpoint is written after this number of epochs."""
-        return epochs % self.every == 0
-
     def save(self, fingerprint: str, number: int, rows: Rows, learner: dict[str, Any]) -> None:
-        """Replace the checkpoint of training `number` by these errors and this learner's state. Raises OSError.
+        """Replace the checkpoint of training `number` by these errors and this learner's state.
 
-        Trainings in one program share a checkpoint, under the number of the first.
+        Trainings in one program share a checkpoint, under the number of the first. If it cannot be written, a warning
+        is logged, and the previous one is kept.
         """
-        self.folder.mkdir(exist_ok=True)
         errors = [error for row in rows for error in row]
         content = {"fingerprint": fingerprint, "number": number, "errors": errors, "learner": learner}
-        write_aside(self._path(fingerprint, number), pack(content))
+        try:
+            self.folder.mkdir(exist_ok=True)
+            write_aside(self._path(fingerprint, number), pack(content))
+        except OSError as error:
+            logger.warning(
+                "no checkpoint in %s (%s): training continues without it. Check that this machine has the run "
+                "directory, and free space",
+                self.folder,
+                error.strerror or error,
+            )
 
-    def load(self, fingerprint: str, number: int, width: int) -> tuple[Rows, dict[str, Any]] | None:
-        """The checkpoint of training `number`, or of `width` trainings in one program; None without a file.
+    def restore(self, fingerprint: str, numbers: Sequence[int], epochs: int, load: LoadState) -> Rows | None:
+        """Load the state of the trainings `numbers`, of one program. Return their errors so far; empty without a file.
 
-        A file that is damaged or belongs to a different training is ignored with a warning: the training then restarts
-        from scratch, with the same numbers.
+        A file that is damaged, belongs to a different training, or has more than `epochs` epochs is ignored with a
+        warning. Then the result is None: a new learner must restart from scratch, and ends with the same numbers.
         """
-        path = self._path(fingerprint, number)
+        path = self._path(fingerprint, numbers[0])
         if not path.exists():
-            return None
+            return []
         try:
             content = unpack(path.read_bytes())
-            owner, learner = (content["fingerprint"], content["number"]), content["learner"]
-            errors = list(content["errors"])
-        except Exception as error:  # the type depends on where the file is damaged
-            self.log_unusable(fingerprint, number, f"it cannot be read ({type(error).__name__})")
+            errors, width = list(content["errors"]), len(numbers)
+            if (content["fingerprint"], content["number"]) != (fingerprint, numbers[0]):
+                raise TrainerError("it belongs to a different training")
+            if len(errors) > epochs * width:  # by a longer trial; its state is of a later epoch
+                raise TrainerError(f"it has {len(errors) // width} epochs, not {epochs}")
+            load(content["learner"])
+        except Exception as error:  # the type depends on where the file is damaged, or which version wrote it
+            reason = f"{type(error).__name__}: {error}"
+            logger.warning("checkpoint %s is not used (%s): the training restarts from scratch", path, reason)
             return None
-        if owner != (fingerprint, number):
-            self.log_unusable(fingerprint, number, "it belongs to a different training")
-            return None
-        return [errors[i : i + width] for i in range(0, len(errors), width)], learner
-
-    def log_unusable(self, fingerprint: str, number: int, reason: str) -> None:
-        """Log a warning that a checkpoint is not used, and why."""
-        path = self._path(fingerprint, number)
-        logger.warning("checkpoint %s is not used, %s: the training restarts from scratch", path, reason)
+        return [errors[i : i + width] for i in range(0, len(errors), width)]
 
     def discard(self, fingerprint: str, count: int) -> None:
         """Remove the checkpoints of trainings 0 to count - 1."""

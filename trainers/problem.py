@@ -10,15 +10,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fmnas.search_spaces import Configuration, Real, Space
+from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.variables import Value
-from fmnas.trainers.contract import Trainer, TrainerError
+from fmnas.trainers.contract import Trainer
 
 if TYPE_CHECKING:
     from fmnas.trainers.checkpoints import Checkpoints
@@ -56,11 +54,6 @@ class DataSettings:
     validation: int | None = None
     batch_size: int | None = None
     early_validation: int | None = None
-
-    @property
-    def path(self) -> Path | None:
-        """`root` as a path."""
-        return Path(self.root) if self.root else None
 
 
 @dataclass(frozen=True)
@@ -147,24 +140,17 @@ class Problem:
 
 
 def authors_points(space: Space, seed: int, count: int = AUTHORS_POINTS) -> list[Configuration]:
-    """The initial design of the paper's run `seed` (0, 1, 2, ...), for a problem that `has_authors_points`.
-
-    Raises TrainerError for a count below 1.
-    """
-    if count < 1:
-        raise TrainerError(f"count = {count}: it must be at least 1")
+    """The initial design of the paper's run `seed` (0, 1, 2, ...), for a problem that `has_authors_points`."""
     names = [v.name for v in space.columns]
     seeds = np.random.RandomState(seed).randint(0, 2**31 - 2, size=len(names))
     rngs = {name: np.random.RandomState(own) for name, own in zip(names, seeds, strict=True)}
-    columns: dict[str, list[Value]] = {v.name: _reals(v, rngs[v.name], count) for v in space.continuous}
+    columns: dict[str, list[Value]] = {}
+    for real in space.continuous:
+        drawn = rngs[real.name].uniform(*real.ends, count).astype(np.float32).tolist()
+        values = [math.exp(value) if real.log else value for value in drawn]
+        # Rounding to float32 may exceed the bounds.
+        columns[real.name] = [min(max(value, real.low), real.high) for value in values]
     for variable in space.discrete:
         numbers = rngs[variable.name].randint(0, len(variable.vertices), size=count)
         columns[variable.name] = [variable.vertices[int(i)] for i in numbers]
     return [{name: columns[name][i] for name in space.names} for i in range(count)]
-
-
-def _reals(variable: Real, rng: np.random.RandomState, count: int) -> list[Value]:
-    """`count` draws, clipped to the bounds, which rounding to float32 may exceed."""
-    drawn: NDArray[np.float32] = rng.uniform(*variable.ends, count).astype(np.float32)
-    values = [math.exp(value) if variable.log else value for value in drawn.tolist()]
-    return [min(max(value, variable.low), variable.high) for value in values]

@@ -62,24 +62,16 @@ class Split:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        train, held_out = self.train_inputs.shape[1:], self.held_out_inputs.shape[1:]
-        if train != held_out:
-            raise DataError(
-                f"{self.name}: training inputs are {list(train)}, held-out inputs {list(held_out)}; their shapes must "
-                "be equal"
-            )
-        _check_part(f"{self.name}, training part", self.train_inputs, self.train_labels)
-        part = "test" if self.for_tests else "validation"
-        _check_part(f"{self.name}, {part} part", self.held_out_inputs, self.held_out_labels)
-
-
-def _check_part(part: str, inputs: Numbers, labels: Bytes) -> None:
-    """Raise DataError unless there are n >= 1 inputs with a label from 0 to 9 each."""
-    if len(inputs) == 0 or labels.dtype != np.uint8 or labels.shape != (len(inputs),) or labels.max() >= CLASSES:
-        raise DataError(
-            f"{part}: {len(inputs)} inputs, labels {labels.dtype} {labels.shape} up to {labels.max(initial=0)}; there "
-            f"must be at least one input, and labels must be uint8 [{len(inputs)}] from 0 to {CLASSES - 1}"
+        parts = (
+            ("training", self.train_inputs, self.train_labels),
+            ("held-out", self.held_out_inputs, self.held_out_labels),
         )
+        for part, inputs, labels in parts:
+            if not len(inputs) or labels.dtype != np.uint8 or labels.shape != (len(inputs),) or labels.max() >= CLASSES:
+                raise DataError(
+                    f"{self.name}, {part} part: {len(inputs)} inputs, labels {labels.dtype} {labels.shape}; there must "
+                    f"be at least one input, and labels must be uint8 [{len(inputs)}] from 0 to {CLASSES - 1}"
+                )
 
 
 def permutation(count: int) -> NDArray[np.int64]:

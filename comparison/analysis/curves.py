@@ -19,7 +19,7 @@ import pandas as pd
 from fmnas.comparison.analysis.costs import charged_epochs, is_full_result, wall_seconds, worker_seconds
 from fmnas.comparison.analysis.float_ties import is_at_most
 from fmnas.comparison.analysis.resampling import Floats, mean_interval
-from fmnas.comparison.analysis.trials import Budget, PlannedRun, ReportError
+from fmnas.comparison.analysis.trials import Budget, PlannedRun
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
 """Full trainings' worth of epochs; epochs; training plus suggestion time; training time; time since the run's start."""
@@ -57,7 +57,6 @@ def incumbent_at(curve: pd.DataFrame, axis: str, grid: Sequence[float] | Floats)
 
     A result that costs exactly grid[i] counts.
     """
-    _check_axis(axis)
     last = np.searchsorted(curve[axis].to_numpy(dtype=float), np.asarray(grid, dtype=float), side="right")
     values = np.concatenate([[np.nan], curve["incumbent"].to_numpy(dtype=float)])
     return np.asarray(values[last], dtype=np.float64)
@@ -73,7 +72,6 @@ def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) 
     All statistics are NaN until every repeat has an incumbent: a mean over the fast ones would be biased.
     A run that ended keeps its last incumbent.
     """
-    _check_axis(axis)
     tables = []
     for optimizer, mine in curves.groupby("optimizer", sort=True):
         values = np.stack([incumbent_at(run, axis, grid) for _, run in mine.groupby("run", sort=False)])  # [repeats, G]
@@ -126,8 +124,3 @@ def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
             "incumbent_error": incumbents[:, 1],
         }
     )
-
-
-def _check_axis(axis: str) -> None:
-    if axis not in AXES:
-        raise ReportError(f"axis {axis!r}: a curve can be drawn against {', '.join(AXES)}")

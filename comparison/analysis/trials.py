@@ -98,7 +98,7 @@ class PlannedRun(NamedTuple):
 def read_trials(path: Path) -> pd.DataFrame:
     """The typed table of a trials.csv. A file without rows gives a table without rows.
 
-    Raises ReportError, with file and column, for a missing or unknown column or a value that does not parse.
+    Raises ReportError, with file and column, for a missing column or a value that does not parse.
     """
     try:
         # Read everything as text: pandas would turn an operation named "None" into a missing value.
@@ -107,7 +107,6 @@ def read_trials(path: Path) -> pd.DataFrame:
         return typed_trials(pd.DataFrame(), str(path))
     except (OSError, UnicodeDecodeError, pd.errors.ParserError) as error:
         raise ReportError(f"cannot read the trials of {path}: {error}; is it a run directory's trials.csv?") from error
-    _check_file_columns(list(raw.columns), path)
     for name in variable_columns(raw):
         raw[name] = _infer_type(raw[name])
     return typed_trials(raw, str(path))
@@ -157,16 +156,6 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
 def is_column(name: str) -> bool:
     """Whether a name is reserved for a fixed column. Variables must have other names."""
     return name in COLUMNS or name in OPTIONAL_COLUMNS or _SEED_ERROR.fullmatch(name) is not None
-
-
-def _check_file_columns(columns: list[str], path: Path) -> None:
-    known = columns.index(LAST_COLUMN) if LAST_COLUMN in columns else 0
-    unknown = [name for name in columns[:known] if not is_column(name)]
-    if unknown:
-        raise ReportError(
-            f"{path}: column {unknown[0]!r} is unknown; before {LAST_COLUMN!r} there may be {', '.join(COLUMNS)} "
-            f"and error_seed_1.., after it the variables. Write the file with index=False"
-        )
 
 
 def _check_values(table: pd.DataFrame, source: str) -> None:

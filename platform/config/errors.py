@@ -73,7 +73,7 @@ def format_errors(
         key = ".".join(map(_format_key, (*prefix, *path)))
         if item["type"] == "extra_forbidden":
             names = [*_find_keys(schema, path[:-1]), *also]
-            line = f"{key}: unknown key; allowed are {', '.join(names)}.{did_you_mean(str(path[-1]), names)}"
+            line = f"{key}: unknown key; allowed are {', '.join(names) or 'none'}.{did_you_mean(str(path[-1]), names)}"
             lines.setdefault(line, [])
         elif item["type"] == "missing":
             lines.setdefault(f"{key}: missing, and it has no default", [])

@@ -8,13 +8,14 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
+from fmnas.platform.config.errors import format_value
 from fmnas.platform.config.schema import AUTHORS, Config, OptimizerConfig
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStart, WarmStartData
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import OptimizerContext
-from fmnas.search_spaces import Configuration, Subspace, Trial
+from fmnas.search_spaces import Configuration, FmnasError, Subspace, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers.problem import Problem, authors_points
 
@@ -69,9 +70,12 @@ class Experiment:
         return derived_seed(self.config.seed, run.repeat, trial.id)
 
     def build_optimizer(self, run: Run) -> Optimizer:
-        """Return a new optimizer for a run, in its state before the first suggestion."""
+        """Return a new optimizer for a run, in its state before the first suggestion.
+
+        Raises ConfigError with the complaint of a user-defined optimizer's constructor.
+        """
         config = self.config
-        entry = next(entry for entry in config.optimizers if entry.label == run.label)
+        number, entry = next(pair for pair in enumerate(config.optimizers) if pair[1].label == run.label)
         subspace = self.subspace
         context = OptimizerContext(
             seed=derived_seed(config.seed, run.repeat, zlib.crc32(run.label.encode())),
@@ -80,7 +84,12 @@ class Experiment:
             log_objective=self.problem.log_objective,
             initial_design=tuple(_initial_design(config, subspace, entry, run)),
         )
-        optimizer = entry.implementation.build(subspace.free, context, entry.options)
+        try:
+            optimizer = entry.implementation.build(subspace.free, context, entry.options)
+        except FmnasError as error:
+            if entry.use is None:
+                raise
+            raise ConfigError(f"optimizers.{number}.use = {format_value(entry.use)}: {error}") from error
         return SubspaceOptimizer(subspace, optimizer) if subspace.fixed else optimizer
 
 

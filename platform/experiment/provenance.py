@@ -8,6 +8,7 @@ import dis
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from types import CodeType
@@ -15,7 +16,7 @@ from typing import Any
 
 from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import describe_environment
-from fmnas.platform.errors import RunDirectoryError, legible
+from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.experiment import Experiment
 from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
@@ -32,14 +33,11 @@ PROBLEM = "problem"
 
 
 def read_environment(directory: RunDirectory) -> dict[str, Any]:
-    """Return the content of environment.json; if it cannot be read, the reason in its place."""
-    try:
+    """Return the content of environment.json; empty if it cannot be read."""
+    with suppress(OSError, ValueError):
         data = json.loads(directory.environment.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        return {directory.environment.name: f"cannot be read: {legible(str(error))}"}
-    return data if isinstance(data, dict) else {directory.environment.name: "is not a JSON object"}
+        return data if isinstance(data, dict) else {}
+    return {}
 
 
 def describe_data(data: Data | None) -> dict[str, str]:
@@ -140,27 +138,28 @@ def changed_files(ledger: Ledger, config: Config) -> list[str]:
 
 def changed_file_notes(state: ExperimentState) -> list[str]:
     """Return a sentence for each user-defined file that changed between drivers of an experiment."""
-    keys = dict.fromkeys(key for driver in state.ledger.drivers for key in driver.user_files)
     return [
-        f"{_file_label(key, state.config)} was changed during the experiment: results of several versions are compared."
-        for key in keys
-        if len(recorded_hashes(state.ledger, key)) > 1
+        f"{label} was changed during the experiment: results of several versions are compared."
+        for label, hashes in _recorded_files(state).values()
+        if len(hashes) > 1
     ]
 
 
 def different_file_notes(states: Sequence[ExperimentState]) -> list[str]:
     """Return a sentence for each user-defined file that differs between experiments of a report."""
-    labels: dict[str, str] = {}
-    hashes: dict[str, set[frozenset[str]]] = {}
-    for state in states:
-        for key in dict.fromkeys(key for driver in state.ledger.drivers for key in driver.user_files):
-            labels.setdefault(key, _file_label(key, state.config))
-            hashes.setdefault(key, set()).add(recorded_hashes(state.ledger, key))
+    files = [_recorded_files(state) for state in states]
+    labels = {key: label for recorded in reversed(files) for key, (label, _) in recorded.items()}
     return [
-        f"{labels[key]} differs between these experiments: results of several versions are compared."
-        for key, versions in hashes.items()
-        if len(versions) > 1
+        f"{label} differs between these experiments: results of several versions are compared."
+        for key, label in labels.items()
+        if len({recorded[key][1] for recorded in files if key in recorded}) > 1
     ]
+
+
+def _recorded_files(state: ExperimentState) -> dict[str, tuple[str, frozenset[str]]]:
+    """Return key -> label and hashes of each user-defined file that a driver recorded."""
+    keys = dict.fromkeys(key for driver in state.ledger.drivers for key in driver.user_files)
+    return {key: (_file_label(key, state.config), recorded_hashes(state.ledger, key)) for key in keys}
 
 
 def _file_label(key: str, config: Config) -> str:

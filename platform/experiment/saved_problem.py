@@ -8,13 +8,12 @@ passed to `minimize`, that means calling `minimize` again.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from inspect import Parameter
-from typing import Any, ClassVar, Never
+from inspect import Parameter, Signature
+from typing import Any, Never
 
 import numpy as np
 
 from fmnas.optimizers import Optimizer
-from fmnas.optimizers.options import get_options, subclass_with_parameters
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.configuration import config_events, user_references
@@ -22,7 +21,14 @@ from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.experiment import PlaceholderOptimizer
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
 from fmnas.platform.problems import display_name, find_problem, is_user_defined
-from fmnas.platform.registry import IN_MEMORY, absolute_reference, is_registered, replace_references, split_reference
+from fmnas.platform.registry import (
+    IN_MEMORY,
+    OptimizerEntry,
+    absolute_reference,
+    is_registered,
+    replace_references,
+    split_reference,
+)
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 
@@ -32,20 +38,6 @@ SAVED_FIELDS = (
 )
 """Attributes of a problem that are saved, besides its space."""
 CONFIGURABLE_FIELDS = ("data", "checkpoints", "flops_weight")
-
-
-class SavedOptimizer(PlaceholderOptimizer):
-    """Takes the place of a user-defined optimizer. caveats: (options, text) for each of its entries."""
-
-    caveats: ClassVar[Sequence[tuple[Mapping[str, Any], str]]] = ()
-
-    def __init__(self, space: Space, **options: Any) -> None:
-        super().__init__(space)
-
-    @classmethod
-    def caveat(cls, options: Mapping[str, Any]) -> str:
-        """Return the saved text for these options."""
-        return next((text for settings, text in cls.caveats if settings == options), "")
 
 
 def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> None:
@@ -109,14 +101,12 @@ def placeholders(directory: RunDirectory, events: Sequence[Event]) -> Iterator[N
         yield
 
 
-def _describe_optimizer(row: Any) -> dict[str, Any]:
-    parameters = {"initial_design": row.takes_initial_design, "evaluations": row.takes_budget}
-    options = get_options(row.optimizer).items()
+def _describe_optimizer(entry: OptimizerEntry) -> dict[str, Any]:
+    taken = {"initial_design": entry.takes_initial_design, "evaluations": entry.takes_budget}
     return {
-        "chooses": row.optimizer.chooses,
-        "takes": [name for name, is_taken in parameters.items() if is_taken],
-        "options": [name for name, _ in options],
-        "defaults": {name: option.default for name, option in options if option.default is not Parameter.empty},
+        "chooses": entry.optimizer.chooses,
+        "takes": [name for name, is_taken in taken.items() if is_taken],
+        "defaults": entry.validate_options({}),
     }
 
 
@@ -129,7 +119,7 @@ def _load(directory: RunDirectory) -> dict[str, Any]:
     try:
         saved = json.loads(directory.problem.read_text(encoding="utf-8"))
         name = str(saved["problem"])
-        things = {str(use): _load_optimizer(str(use), data) for use, data in saved["optimizers"].items()}
+        things = {str(use): _load_optimizer(data) for use, data in saved["optimizers"].items()}
         return {**things, **({name: _load_problem(name, saved)} if is_user_defined(name) else {})}
     except FileNotFoundError:
         return {}
@@ -149,17 +139,21 @@ def _load_problem(name: str, saved: Mapping[str, Any]) -> Problem | Configurable
     return ConfigurableProblem(lambda _: task, **{key: saved["settable"][key] for key in CONFIGURABLE_FIELDS})
 
 
-def _load_optimizer(use: str, saved: Mapping[str, Any]) -> type[Optimizer]:
-    """Return a class that takes the options that the optimizer had; an option that was a float takes an int, too."""
+def _load_optimizer(saved: Mapping[str, Any]) -> type[Optimizer]:
+    """Return a class whose constructor has the parameters and defaults, and which has the caveats, that were saved."""
     caveats = [(dict(settings), str(text)) for settings, text in saved["settings"]]
+    defaults = {**dict.fromkeys(saved["takes"], ()), **saved["defaults"]}
 
-    def parameter(name: str) -> Parameter:
-        types = {type(settings[name]) for settings, _ in caveats}
-        annotation = float | None if float in types and types <= {float, type(None)} else Any
-        default = saved["defaults"].get(name, Parameter.empty)
-        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    class SavedOptimizer(PlaceholderOptimizer):
+        chooses = str(saved["chooses"])
 
-    provided = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in saved["takes"]]
-    parameters = [*provided, *map(parameter, saved["options"])]
-    title = split_reference(use)[1] or "Optimizer"
-    return subclass_with_parameters(SavedOptimizer, title, parameters, caveats=caveats, chooses=str(saved["chooses"]))
+        def __init__(self, space: Space, **options: Any) -> None: ...
+
+        @classmethod
+        def caveat(cls, options: Mapping[str, Any]) -> str:
+            return next((text for settings, text in caveats if settings == options), "")
+
+    vars(SavedOptimizer.__init__)["__signature__"] = Signature(
+        [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in defaults.items()]
+    )
+    return SavedOptimizer

@@ -16,7 +16,7 @@ from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.progress_actor import JobKey, progress_reporter
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer, TrainerError
-from fmnas.trainers.allocator import release_gpu_cache, tune_malloc
+from fmnas.trainers.memory import release_gpu_cache, tune_malloc
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
 BuildTrainer = Callable[[Data | None], Trainer]

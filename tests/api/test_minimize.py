@@ -1,10 +1,7 @@
 """A function minimised in this process: found, failed, interrupted, resumed, refused."""
 
-import linecache
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -14,13 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import yaml
 from matplotlib.figure import Figure
 
 from fmnas.api import load_run, minimize
 from fmnas.platform.cli import main
-from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryError
+from fmnas.platform.experiment.provenance import hash_function
 from fmnas.search_spaces import Evaluation, FmnasError, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.trainers import Problem, TrainerError, objective
 
@@ -78,37 +74,10 @@ def test_a_lambda_will_do_and_nothing_is_kept(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_seed_decides_what_is_suggested() -> None:
-    values = [minimize(bowl, SPACE, 6, "random", seed=seed).trials["x"].tolist() for seed in (1, 1, 2)]
-    assert values[0] == values[1] != values[2]
-
-
-def test_epochs_and_reports_are_given_by_name_to_what_objective_made() -> None:
-    @objective(SPACE, epochs=4)
-    def objective_of_epochs(
-        configuration: dict[str, Any], epochs: int, seed: int, report: Callable[[int, float], None]
-    ) -> float:
-        for epoch in range(epochs):
-            report(epoch + 1, bowl(configuration) + 1 / (epoch + 1))
-        return bowl(configuration) + 1 / epochs
-
-    result = minimize(objective_of_epochs, evaluations=6, optimizer="bohb")
-    assert set(result.trials["epochs"]) == {1, 4}
-    assert result.objective == pytest.approx(bowl(dict(result.best)) + 0.25)
-
-
 def test_constraints_hold() -> None:
     space = Space([Real("x", 0.0, 1.0), Real("y", 0.0, 1.0)], [LinearConstraint({"x": 1.0, "y": 1.0}, bound=1.0)])
     result = minimize(lambda configuration: -configuration["x"] - configuration["y"], space, 8, "random")
     assert (result.trials["x"] + result.trials["y"] <= 1.0).all()
-
-
-def test_options_are_the_optimizers() -> None:
-    large, small = (
-        minimize(bowl, SPACE, 9, "regularized-evolution", population=population, tournament=2) for population in (9, 4)
-    )
-    assert "mutation" not in set(large.trials["origin"])
-    assert (small.trials["origin"] == "mutation").sum() == 5
 
 
 def test_an_exception_is_a_failed_trial(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,20 +92,6 @@ def test_an_exception_is_a_failed_trial(capsys: pytest.CaptureFixture[str]) -> N
     assert failed["reason"].str.contains("ValueError: not a").all()
     assert len(result.trials) == 20
     assert capsys.readouterr() == ("", "")
-
-
-def test_too_many_failures_in_a_row_end_it_with_what_there_is() -> None:
-    format_count = Counted()
-
-    def breaks(configuration: dict[str, Any]) -> float:
-        if format_count.calls == 3:
-            raise OSError("the disk is full")
-        return format_count(configuration)
-
-    with pytest.warns(UserWarning, match="4 trials in a row failed, .*the disk is full"):
-        result = minimize(breaks, SPACE, 20, "random", failures=4)
-    assert result.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 4
-    assert result.reason in repr(result)
 
 
 @pytest.mark.parametrize("evaluations", [4, 20])
@@ -163,6 +118,7 @@ def test_ctrl_c_before_any_result_is_a_keyboard_interrupt() -> None:
 
 def test_it_resumes_from_its_directory_with_the_same_suggestions(tmp_path: Path) -> None:
     whole = minimize(bowl, SPACE, 12, "regularized-evolution", population=4, tournament=2)
+    assert "mutation" in set(whole.trials["origin"])
     first, second, third = Counted(6, raise_interrupt), Counted(), Counted()
     same = {"evaluations": 12, "optimizer": "regularized-evolution", "population": 4, "tournament": 2}
     out = tmp_path / "moved on"
@@ -217,25 +173,19 @@ def test_more_evaluations_are_added_to_what_is_there(tmp_path: Path) -> None:
         minimize(begun, evaluations=6, **same)
 
 
-def define_function(text: str, file: str = "") -> Callable[..., Any]:
-    """What the last line of a text defines, as a cell of a notebook would; with a file, its source can be read."""
+def define_function(text: str) -> Callable[..., Any]:
+    """The function f that a text defines, as a cell of a notebook would."""
     names: dict[str, Any] = {}
-    lines = [line + "\n" for line in text.splitlines()]
-    if file:
-        linecache.cache[file] = (len(text), None, lines, file)
-    exec(compile(text, file or "<text>", "exec"), names)
+    exec(compile(text, "<text>", "exec"), names)
     return cast(Callable[..., Any], names["f"])
 
 
-BEFORE, AFTER = "def f(c):\n    return c['x'] ** 2", "def f(c):\n    return 100 + (1 - c['x']) ** 2"
 MAKER = "def make(a):\n    def f(c):\n        return c['x'] + a\n    return f\nf = make({})"
 
 
-@pytest.mark.parametrize("file", ["", "cell"])
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (BEFORE, AFTER),
         ("f = lambda c: c['x'] * 2", "f = lambda c: c['x'] * 3"),
         ("f = lambda c: abs(c['x'])", "f = lambda c: float(c['x'])"),
         ("def f(c, k=2):\n    return k", "def f(c, k=3):\n    return k"),
@@ -243,21 +193,18 @@ MAKER = "def make(a):\n    def f(c):\n        return c['x'] + a\n    return f\nf
         (MAKER.format(1), MAKER.format(2)),
     ],
 )
-def test_an_altered_function_is_said_to_be_altered(before: str, after: str, file: str, tmp_path: Path) -> None:
+def test_a_digest_follows_what_a_function_does(before: str, after: str) -> None:
+    digest = hash_function(define_function(before))
+    assert digest == hash_function(define_function("\n" + before)) != hash_function(define_function(after))
+
+
+def test_a_changed_function_is_warned_of_in_the_call_and_in_every_report(tmp_path: Path) -> None:
     same = {"space": SPACE, "optimizer": "random", "out": tmp_path / "kept"}
-    first, again, other = (
-        define_function(before, file and "a"),
-        define_function(before, file and "b"),
-        define_function(after, file and "c"),
-    )
-    for function in (first, again, other):
-        function.__name__ = "f"
+    first, other = (define_function(f"def f(c):\n    return {body}") for body in ("c['x'] ** 2", "100 + c['x']"))
     result = minimize(first, evaluations=4, **same)
-    assert (
-        minimize(again, evaluations=5, **same).trials["objective"].tolist()[:4] == result.trials["objective"].tolist()
-    )
     with pytest.warns(UserWarning, match=r"^f has changed.*kept\b") as warned:
-        assert len(minimize(other, evaluations=5, **same).trials) == 5
+        again = minimize(other, evaluations=4, **same)
+    assert again.trials["objective"].tolist() == result.trials["objective"].tolist()
     assert warned[0].filename == __file__
     assert "f was changed" not in load_run(same["out"]).summary.caution
     with pytest.warns(UserWarning, match="^f has changed"):
@@ -293,9 +240,7 @@ def test_a_function_that_cannot_be_looked_at_is_said_to_be(tmp_path: Path) -> No
 def test_its_directory_can_be_read_but_not_resumed_without_the_function(
     kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = f"from fmnas.api import load_run; print(load_run({str(kept)!r}).best().objective)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) == load_run(kept).best().objective
+    assert len(load_run(kept).trials) == 6
     assert main(["report", str(kept)]) == 0
     assert (kept / "report/index.html").is_file()
     assert main(["status", str(kept)]) == main(["replay", str(kept)]) == 0
@@ -308,7 +253,7 @@ def test_its_directory_can_be_read_but_not_resumed_without_the_function(
     assert (kept / "journal.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"name": "bowl", "space": [{"kind": "Surreal"}]}'])
+@pytest.mark.parametrize("text", ["", "{}"])
 def test_a_damaged_problem_is_named(text: str, kept: Path) -> None:
     (kept / "problem.json").write_text(text)
     with pytest.raises(RunDirectoryError, match=r"kept/problem\.json .*restore"):
@@ -326,14 +271,10 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     ("wrong", "message"),
     [
         ({"evaluations": 0}, r"  evaluations = 0"),
-        ({"evaluations": "6"}, r"  evaluations = '6'"),
         ({"optimizer": "bofm"}, r"  optimizer = 'bofm': unknown; .*Did you mean 'bo-fm'"),
-        ({"optimizer": "nowhere:Mine"}, "nowhere"),
-        ({"populaton": 4}, "populaton: unknown key; allowed are"),
-        ({"failures": 0}, r"  failures = 0"),
+        ({"populaton": 4}, r"optimizer\.populaton: unknown key; allowed are"),
         ({"space": Real("x", 0, 1)}, r"space = Real\(.*\).*\[Real\("),
-        ({"space": None}, r"space is missing.*\[Real\("),
-        ({"space": [Real("x", 0, 1), "y"]}, "variable 'y': it must be"),
+        ({"space": None}, r"space = None.*\[Real\("),
         ({"space": [Real("status", 0, 1)]}, "'status' has the name of a column of trials.csv"),
         ({"function": lambda: 0.0}, "its first parameter must be the configuration"),
         ({"function": objective(SPACE)(bowl)}, "space: .* omit"),
@@ -351,29 +292,24 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(
 
 
 def test_searches_may_lie_in_threads_and_in_each_other() -> None:
-    objectives: dict[int, float] = {}
-
-    def search(seed: int) -> None:
-        objectives[seed] = minimize(bowl, SPACE, 6, "random", seed).objective
-
-    threads = [threading.Thread(target=search, args=(seed,)) for seed in (1, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert objectives == {seed: minimize(bowl, SPACE, 6, "random", seed).objective for seed in (1, 2)}
+    lengths = []
 
     def outer(configuration: dict[str, Any]) -> float:
         inner = minimize(lambda each: (each["y"] - configuration["x"]) ** 2, [Real("y", -1.0, 1.0)], 4, "random")
         return inner.objective
 
-    assert len(minimize(outer, SPACE, 3, "random").trials) == 3
+    def search() -> None:
+        lengths.append(len(minimize(outer, SPACE, 3, "random").trials))
+
+    threads = [threading.Thread(target=search) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lengths == [3, 3]
 
 
-@pytest.mark.parametrize("removed", [False, True])
-def test_a_function_may_change_the_working_directory(
-    removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_may_leave_and_remove_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folders: list[Path] = []
 
@@ -381,21 +317,16 @@ def test_a_function_may_change_the_working_directory(
         folders.append(Path.cwd())
         folder = tempfile.mkdtemp()
         os.chdir(folder)
-        if removed:
-            os.rmdir(folder)
+        os.rmdir(folder)
         return bowl(configuration)
 
     same = {"space": SPACE, "optimizer": "random", "out": "kept"}
-    result = minimize(moves, evaluations=4, **same)
+    minimize(moves, evaluations=4, **same)
     assert set(folders) == {tmp_path}
     assert Path.cwd() == tmp_path
     assert not (tmp_path / "kept" / "driver.json").exists()
-    again = minimize(moves, evaluations=4, **same)
-    assert (len(folders), again.best) == (4, result.best)
-    os.chdir(tmp_path)
     minimize(moves, evaluations=6, **same)
     assert len(folders) == 6
-    assert len(minimize(moves, SPACE, 3, "random").trials) == 3
 
 
 def test_progress_reports_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
@@ -404,13 +335,7 @@ def test_progress_reports_every_trial(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(f"trial {number} " in output for number in range(4))
 
 
-def test_the_configuration_on_disk_is_whole(kept: Path) -> None:
-    data = yaml.safe_load((kept / "config.yaml").read_text())
-    assert set(data) == set(Config.model_fields)
-    assert data["problem"] == "<minimize>:bowl"
-
-
-def test_more_failures_in_a_row_may_be_allowed_later(tmp_path: Path) -> None:
+def test_too_many_failures_in_a_row_end_it_and_more_may_be_allowed_later(tmp_path: Path) -> None:
     calls = Counted()
 
     def breaks(configuration: dict[str, Any]) -> float:
@@ -421,7 +346,9 @@ def test_more_failures_in_a_row_may_be_allowed_later(tmp_path: Path) -> None:
 
     same = {"space": SPACE, "evaluations": 12, "optimizer": "random", "out": tmp_path / "run"}
     with pytest.warns(UserWarning, match="3 trials in a row failed.*failures= of minimize"):
-        minimize(breaks, failures=3, **same)
+        result = minimize(breaks, failures=3, **same)
+    assert result.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 3
+    assert result.reason in repr(result)
     result = minimize(breaks, failures=9, **same)
     assert result.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 6 + ["finished"] * 3
 

@@ -83,19 +83,11 @@ def test_what_is_not_there_is_named_with_what_is(results: RunResults) -> None:
         results.best("bofm")
     with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*final"):
         results.figure("anytme")
-    with pytest.raises(NoSuchResultError, match=r"table 'tragets': it must be one of curves, .*Did you mean 'targets'"):
-        results.tables["tragets"]
 
 
-def test_several_directories_are_given_one_by_one() -> None:
-    with pytest.raises(RunDirectoryError, match=r"several one by one: load_run\(\*directories\)"):
-        load_run(["a", "b"])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["anytime", "final"])
-def test_figures_are_matplotlibs(name: str, results: RunResults) -> None:
-    assert isinstance(results.figure(name), Figure)
-    assert results.figure(name) is not results.figure(name)
+def test_figures_are_matplotlibs(results: RunResults) -> None:
+    assert isinstance(results.figure("final"), Figure)
+    assert results.figure() is not results.figure()
 
 
 def test_looking_touches_nothing(one: Path, other: Path) -> None:

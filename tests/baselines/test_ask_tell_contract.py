@@ -100,7 +100,7 @@ class TestOptimizers(OptimizerContract):
     def subject(self, request: pytest.FixtureRequest) -> Subject:
         return SUBJECTS[request.param]
 
-    def test_another_process_suggests_the_same(self, subject: Subject, tmp_path: Path) -> None:
+    def test_another_process_suggests_the_same(self) -> None:  # type: ignore[override]
         """Once for all of them, below."""
 
 

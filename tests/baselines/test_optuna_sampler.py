@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from optuna.trial import TrialState
 
 from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_from_sampler
 from fmnas.baselines.space_conversion import from_optuna
-from fmnas.optimizers import OptimizerError, random_design
+from fmnas.optimizers import random_design
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
 
@@ -26,16 +25,6 @@ DESIGN = random_design(KINDS, 3, 0)
 
 def build_optimizer(sampler: type[Any], space: Space = KINDS, **given: Any) -> OptunaSampler:
     return optimizer_from_sampler(sampler)(space, **given)
-
-
-def test_a_package_that_a_sampler_would_miss_when_it_suggests_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Evolving(RandomSampler):
-        """As CmaEsSampler is: its module holds a package that is loaded late."""
-
-    late = type("_LazyImport", (), {"_name": "no_such_package"})()
-    monkeypatch.setattr(sys.modules[__name__], "late", late, raising=False)
-    with pytest.raises(OptimizerError, match="the sampler Evolving needs no_such_package, which is not installed"):
-        optimizer_from_sampler(Evolving)
 
 
 def ask(optimizer: OptunaSampler) -> Trial:
@@ -113,24 +102,10 @@ def test_infeasible_draws_are_withdrawn_and_where_none_is_feasible_chance_choose
     assert states == [TrialState.FAIL] * 20 + [TrialState.COMPLETE]
 
 
-def test_one_that_cannot_be_built_says_why() -> None:
-    with pytest.raises(OptimizerError, match=r"NSGAIISampler cannot be built: ValueError: .*population_size"):
-        build_optimizer(NSGAIISampler, population_size=1)
-
-
 def test_what_is_a_sampler() -> None:
     assert is_sampler(TPESampler)
     assert not is_sampler(TPESampler())
     assert not is_sampler(Path)
-
-
-def test_it_leaves_no_file_and_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_trials(build_optimizer(TPESampler, initial_design=DESIGN, n_startup_trials=4, group=True), 8)
-    assert list(tmp_path.iterdir()) == []
-    assert capfd.readouterr() == ("", "")
 
 
 class Careless(BaseSampler):

@@ -68,7 +68,7 @@ def test_an_empty_table_has_all_columns(tmp_path):
     ("change", "message"),
     [
         (lambda t: t.drop(columns="epochs"), r"trials\.csv: column 'epochs'"),
-        (lambda t: t.rename(columns={"worker": "wurker"}), "'wurker'"),
+        (lambda t: t.rename(columns={"worker": "wurker"}), "'worker' is missing"),
         (lambda t: t.assign(epochs="many"), "'epochs' does not parse.*many"),
         (lambda t: t.assign(epochs=0), "'epochs' holds 0"),
         (lambda t: t.assign(objective="0,5"), "'objective' does not parse.*0,5"),

@@ -9,7 +9,6 @@ import torch
 from botorch.acquisition import LogExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
-from botorch.optim.utils import sample_all_priors
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from fmnas.integrations.botorch import KERNELS, MixedFMGP, graph_kernel, search_arguments
@@ -88,19 +87,6 @@ def test_a_suggestion_is_a_configuration_and_better_than_chance(space: Space) ->
     space.validate(space.decode(x[0].numpy()))
     anywhere = torch.from_numpy(space.sample_encoded(np.random.default_rng(1), 50))
     assert value >= acquisition(anywhere[:, None]).max() - 1e-3
-
-
-def test_priors_can_be_drawn_from_which_is_how_a_fit_is_tried_again() -> None:
-    torch.manual_seed(0)
-    model = MixedFMGP(*data(MIXED), MIXED)
-    before = {name: value.clone() for name, value in model.covar_module.base_kernel.state_dict().items()}
-    sample_all_priors(model)
-    after = model.covar_module.base_kernel.state_dict()
-    assert {name for name in before if not torch.equal(before[name], after[name])} == {
-        "raw_lengthscale",
-        "raw_alpha",
-        "raw_beta",
-    }
 
 
 def test_each_outcome_has_separate_parameters() -> None:

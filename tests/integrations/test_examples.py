@@ -1,4 +1,4 @@
-"""The examples run and find what they look for; without its tool an integration says what to install."""
+"""The examples run and find what they look for."""
 
 import re
 import subprocess
@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from fmnas.integrations import MissingPackageError
 
 pytestmark = pytest.mark.slow
 
@@ -39,26 +37,6 @@ def test_a_run_of_ray_tune_comes_near_the_least_value(monkeypatch: pytest.Monkey
     assert 0.0 <= value_of("ray_tune.py") < 0.3
 
 
-@pytest.mark.parametrize("code", BLOCKS, ids=["optuna", "ray tune", "botorch"])
-def test_what_the_page_shows_runs(code: str) -> None:
-    assert python("-c", code).returncode == 0
-
-
-def test_without_its_package_an_integration_says_what_to_install() -> None:
-    code = f"""
-import sys
-from importlib import import_module
-for name in ("optuna", "ray", "botorch"):
-    sys.modules[name] = None
-for module in ("optuna", "ray_tune", "botorch"):
-    try:
-        import_module("fmnas.integrations." + module)
-    except {MissingPackageError.__module__}.{MissingPackageError.__name__} as error:
-        print(error)
-"""
-    done = python("-c", "import fmnas.integrations\n" + code)
-    assert done.stdout.splitlines() == [
-        "fmnas.integrations.optuna needs optuna, which is not installed: pip install 'fmnas[optuna]'",
-        "fmnas.integrations.ray_tune needs ray[tune], which is not installed: pip install 'fmnas[tune]'",
-        "fmnas.integrations.botorch needs botorch, which is not installed: pip install 'fmnas[botorch]'",
-    ], done.stderr
+def test_what_the_page_shows_runs() -> None:
+    assert len(BLOCKS) == 3
+    assert python("-c", "\n".join(BLOCKS)).returncode == 0

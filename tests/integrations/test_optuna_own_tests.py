@@ -26,9 +26,3 @@ class TestFromTheFirstTrial(BasicSamplerTestCase, RelativeSamplerTestCase, Singl
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
         return lambda: BOFMSampler(n_startup_trials=0, seed=0)
-
-
-class TestByDefault(BasicSamplerTestCase, SingleOnlySamplerTestCase):
-    @pytest.fixture
-    def sampler(self) -> Callable[[], BaseSampler]:
-        return BOFMSampler

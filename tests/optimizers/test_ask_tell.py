@@ -101,21 +101,10 @@ def test_a_private_random_state_persists_and_leaves_the_callers_unchanged() -> N
     assert draws == again
 
 
-def test_options_and_what_the_platform_sets_reach_it() -> None:
-    def make(space: Space, seed: int, *, epochs: int, initial_design: Any, start: int = 1) -> Recorder:
-        assert (epochs, initial_design) == (4, ())
-        return Recorder(space, seed, start)
-
-    trial = built(make, epochs=4, start=6).ask()
-    assert trial is not None
-    assert (trial.configuration["k"], trial.epochs) == (7, 4)
-
-
 @pytest.mark.parametrize(
     ("suggested", "words"),
     [
         ([0.5, 1, "a"], "must return a mapping with a value for each of x, k, op"),
-        ({"x": 0.5, "k": 1}, r"missing \['op'\]"),
         ({"x": 2.0, "k": 1, "op": "a"}, r"x = 2\.0"),
         (None, "no trial is pending"),
     ],
@@ -133,12 +122,12 @@ def test_it_may_wait_for_a_result() -> None:
     assert optimizer.ask() is None
 
 
-@pytest.mark.parametrize("made", [{}, (print, 3), None, 7])
+@pytest.mark.parametrize("made", [{}, (print, 3)])
 def test_what_is_made_must_ask_and_tell(made: Any) -> None:
     def make(space: Space, seed: int) -> Any:
         return made
 
-    with pytest.raises(OptimizerError, match="no ask and no tell"):
+    with pytest.raises(OptimizerError, match="return an object with ask"):
         built(make)
 
 
@@ -178,12 +167,7 @@ class Silent:
         (Recorder, True),
         (Silent, False),
         (lambda space, seed: None, True),
-        (lambda space, seed, *, rate=1: None, True),
-        (lambda space: None, False),
-        (lambda: None, False),
-        (lambda *, space, seed: None, False),
         (3, False),
-        (random, False),
     ],
 )
 def test_what_can_make_one(candidate: Any, can: bool) -> None:

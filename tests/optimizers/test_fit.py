@@ -19,7 +19,6 @@ from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, ProdLap
 from fmnas.search_spaces import Space, joint_space
-from fmnas.search_spaces.variables import spectrum
 
 KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 GOLDEN = json.loads((Path(__file__).parent / "golden_fit.json").read_text())
@@ -35,7 +34,7 @@ def slow_correlation(problem: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     values = problem.likelihood.parameters.values(problem.eta[None])
     theta, alpha, beta, w = values["theta"], values["alpha"], values["beta"], weight(values)
     kernel = SLOW[name](space, additive=True) if blended else SLOW[name](space)
-    spectra = [spectrum(variable.adjacency)[0] for variable in space.discrete]
+    spectra = [variable.spectrum[0] for variable in space.discrete]
     means = np.array([F[name[-3:]](beta[0, p].item() * values).mean() for p, values in enumerate(spectra)])
     scale = means.prod()
     if space.continuous:

@@ -1,16 +1,17 @@
 """fmnas check: a line for each rule, whatever the optimizer does, and exit codes 0, 1 and 2."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from fmnas.platform.check import Verdict, check, load_candidate
+from fmnas.platform.check import RULES
 from fmnas.platform.cli import main
-from fmnas.testing.session import get_rules
 
 pytestmark = pytest.mark.slow
 
-LINES = len(get_rules())
+LINES = len(RULES)
 STARTS = "it can be built asked and told"
 
 MINE = '''
@@ -111,20 +112,22 @@ def broken(verdicts: dict[str, str]) -> dict[str, str]:
     return {rule: text for rule, text in verdicts.items() if text.startswith("FAILS")}
 
 
-@pytest.mark.parametrize(
-    ("use", "options"),
-    [("random", []), ("{mine}:Mine", ["-o", "slow=0.5"]), ("{mine}:Object", ["-o", "start=3"])],
-)
-def test_one_that_keeps_every_rule(mine: Path, use: str, options: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    code, verdicts, last = check_optimizer(use.format(mine=mine), capfd, *options)
+def test_the_command_runs_in_any_folder(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("fmnas")), "check", "random"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_one_that_keeps_every_rule(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, verdicts, last = check_optimizer(f"{mine}:Object", capfd, "-o", "start=3")
     assert (code, len(verdicts), broken(verdicts)) == (0, LINES, {})
     assert {text.split()[0] for text in verdicts.values()} == {"ok"}
     assert f"0 of {LINES} rules broken" in last
 
 
-def test_options_of_one_that_takes_none_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_options_of_the_registrys_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "random", "-o", "foo=1"]) == 2
-    assert "foo: random" in capsys.readouterr().err
+    assert "foo: unknown" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -133,42 +136,48 @@ def test_options_of_one_that_takes_none_are_refused(capsys: pytest.CaptureFixtur
         ("HashSeeded", {"another process suggests the same": ["continuous", "number 3 is"]}),
         (
             "OutOfBounds",
-            {"suggestions lie in the space": ["discrete space: k = 12"], "trials are plain json": ["discrete space"]},
+            {"trials are valid": ["discrete space: k = 12"], "another seed gives other trials": ["discrete space"]},
         ),
-        ("Hangs", {"results may come in any order": ["1 s", "--seconds"]}),
-        ("Leaves", {"a forgotten trial is gone": ["code 7"]}),
+        ("Hangs", {"the same seed gives the same trials": ["3 s", "--seconds"]}),
+        ("Leaves", {"global random state is untouched": ["code 7"]}),
     ],
 )
 def test_one_that_breaks_rules(
     mine: Path, name: str, expected: dict[str, list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, verdicts, last = check_optimizer(f"{mine}:{name}", capfd, "--seconds", "1" if name == "Hangs" else "4")
+    """One that hangs or leaves the process is checked no further."""
+    code, verdicts, last = check_optimizer(f"{mine}:{name}", capfd, "--seconds", "3" if name == "Hangs" else "9")
     violations = broken(verdicts)
-    assert (code, len(verdicts)) == (1, LINES)
-    assert last == f"{mine}:{name}: {len(violations)} of {LINES} rules broken", "nor is :Leaves: an emoji"
+    assert code == 1
+    assert list(verdicts)[-1] in (expected if name in ("Hangs", "Leaves") else [RULES[-1][5:].replace("_", " ")])
+    assert last == f"{mine}:{name}: {len(violations)} of {len(verdicts)} rules broken", "nor is :Leaves: an emoji"
     for rule, words in expected.items():
         for word in words:
             assert word in violations[rule]
 
 
-def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, verdicts, _ = check_optimizer(f"{mine}:Never", capfd)
-    assert code == 1
-    assert verdicts == {STARTS: "FAILS SystemExit: I do not feel like it (mine.py, line 51)"}
-
-
-def test_a_process_that_does_not_begin_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmnas.platform.check.STARTUP_SECONDS", 0.001)
-    (finding,) = check(load_candidate("random", []), 60.0)
-    assert (finding.rule, finding.verdict) == (STARTS, Verdict.BROKEN)
-    assert "0.001 s" in finding.detail
+@pytest.mark.parametrize(
+    ("use", "options", "words"),
+    [
+        ("{mine}:Never", [], "SystemExit: I do not feel like it (mine.py, line 51)"),
+        ("{mine}:Mine", ["-o", "slw=1"], "unexpected keyword argument 'slw'"),
+        ("optuna:GridSampler", [], "'search_space'"),
+    ],
+)
+def test_one_that_cannot_begin_is_not_asked_further(
+    mine: Path, use: str, options: list[str], words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, verdicts, _ = check_optimizer(use.format(mine=mine), capfd, *options)
+    assert (code, list(verdicts)) == (1, [STARTS])
+    assert verdicts[STARTS].startswith("FAILS")
+    assert words in verdicts[STARTS]
 
 
 def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, verdicts, _ = check_optimizer(f"{mine}:Sequential", capfd)
     assert (code, broken(verdicts)) == (0, {})
     skipped = {rule for rule, text in verdicts.items() if text.startswith("skipped")}
-    assert skipped == {"many trials may be pending", "results may come in any order"}
+    assert skipped == {"results may come in any order"}
 
 
 @pytest.mark.parametrize(
@@ -178,10 +187,7 @@ def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFix
         ("{mine}:Odd", [], ["mine.py:Odd"]),
         ("{mine}:Nothing", [], ["has no Nothing"]),
         ("nowhere:Mine", [], ["nowhere"]),
-        ("{mine}:Mine", ["-o", "slw=1"], ["slw", "'slow'"]),
-        ("{mine}:Mine", ["-o", "slow=very"], ["slow = 'very'"]),
         ("{mine}:Mine", ["-o", "slow"], ["key=value"]),
-        ("optuna:GridSampler", [], ["search_space"]),
     ],
 )
 def test_what_cannot_be_loaded_is_wrong_input(
@@ -195,7 +201,7 @@ def test_what_cannot_be_loaded_is_wrong_input(
         assert word in said.err
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
+@pytest.mark.parametrize("seconds", ["0", "soon", "nan"])
 def test_the_limit_is_a_number_of_seconds(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["check", "random", "--seconds", seconds])

@@ -191,7 +191,7 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_resumed(clus
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1:9", "no-such-host.invalid:6379", "127.0.0.1:99999", "10.0.0..1:6379", "nonsense", "127.0.0.1:²"],
+    ["127.0.0.1:9", "no-such-host.invalid:6379", "10.0.0..1:6379", "127.0.0.1:²"],
 )
 def test_an_address_without_a_cluster_is_refused_at_once(address: str) -> None:
     with pytest.raises(ClusterError, match=f"--address {address}.*`ray start --head`"):

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from support import restore_run
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.experiment.state import load_state
 from fmnas.platform.problems import display_name, problem
 from fmnas.platform.registry import SourceFile, load_source, read_source_file
 
@@ -42,9 +39,6 @@ def flat(configuration):
 
 MADE = ConfigurableProblem(lambda settings: bowl)
 BREAKS = ConfigurableProblem(lambda settings: 1 / 0)
-LEAVES = ConfigurableProblem(lambda settings: exit())
-ODD = ConfigurableProblem(lambda settings: Real("x", 1.0, 0.0))
-NOTHING = ConfigurableProblem(lambda settings: None)
 
 def undecorated(configuration):
     return 0.0
@@ -131,11 +125,6 @@ def test_what_is_left_out_is_as_the_problem_has_it(here: Path, use: str, epochs:
     assert problem(checked.problem).space.names == ("x", "op")
 
 
-def test_a_registered_problem_still_says_its_epochs() -> None:
-    with pytest.raises(ConfigError, match="fidelity: missing"):
-        check_config(config("joint"), "own.yaml")
-
-
 def test_a_name_is_whole_in_the_record_and_short_where_people_read_it(here: Path) -> None:
     checked = check_config(config("./mine.py"), "own.yaml")
     assert checked.problem == f"{here}/mine.py:bowl"
@@ -164,33 +153,16 @@ def test_a_file_finds_the_modules_next_to_it_and_is_found_without_its_folder(
     ("use", "words"),
     [
         ("nowhere.py", ["nowhere.py"]),
-        ("~nobody_at_all/mine.py", ["~nobody_at_all/mine.py"]),
-        ("a\0.py", ["null"]),
-        ("x" * 5000 + ".py", ["too long"]),
-        (".py:mine", ["'.py:mine'"]),
-        ("several.py:ODD", ["problem = ", "low < high"]),
-        ("nowhere.at_all:mine", ["nowhere", "FILE.py:NAME"]),
-        ("several.py:flatt", ["has no flatt", "Did you mean 'flat'"]),
+        ("nowhere.at_all:mine", ["No module named 'nowhere'"]),
+        ("several.py:flatt", ["has no flatt"]),
         ("several.py:undecorated", ["several.py:undecorated", "@objective"]),
-        ("several.py", ["bowl, flat, MADE, BREAKS, LEAVES, ODD, NOTHING, PLAIN", "several.py:bowl"]),
+        ("several.py", ["bowl, flat, MADE, BREAKS, PLAIN", "several.py:bowl"]),
         ("several.py:BREAKS", ["ZeroDivisionError"]),
-        ("several.py:LEAVES", ["SystemExit"]),
-        ("several.py:NOTHING", ["NoneType"]),
         ("1 / 0", ["ZeroDivisionError"]),
         ("raise SystemExit(3)", ["SystemExit"]),
-        ("import asyncio; raise asyncio.CancelledError", ["CancelledError"]),
         ("def f(:", ["SyntaxError", "line 6"]),
-        ("import no_such_package", ["No module named 'no_such_package'"]),
         ("X = 1", ["given.py", "@objective"]),
         ("f = objective([Real('x', 0, 1), Real('x', 0, 1)])", ["duplicates: ['x']", "line 6"]),
-        (
-            "f = objective([Real('objective', 0, 1)])(lambda c: 0)",
-            ["'objective'", "objective_"],
-        ),
-        ("f = objective([Real('device', 0, 1)])(lambda c: 0)", ["'device'"]),
-        ("f = objective([Real('arrangement', 0, 1)])(lambda c: 0)", ["'arrangement'"]),
-        ("f = objective([Real('fallback', 0, 1)])(lambda c: 0)", ["'fallback'"]),
-        ("f = objective([Real('error_seed_1', 0, 1)])(lambda c: 0)", ["'error_seed_1'"]),
         ("f = objective([Real('x', 0, 1)])(lambda c, depth: 0)", ["'depth'", "configuration", "line 6"]),
     ],
 )
@@ -214,10 +186,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_touched(
     [
         ({"seeds": 4}, "seeds = 4"),
         ({"data": {"train": 5}}, "does not take it"),
-        ({"checkpoints": {"every": 2}}, "checkpoints.every"),
-        ({"initial_design": "authors"}, "give a number of random points"),
         ({"problem": "jiont"}, "FILE.py:NAME"),
-        ({"problem": 3}, "problem = 3"),
     ],
 )
 def test_keys_that_it_does_not_take_are_refused(here: Path, changes: dict[str, Any], words: str) -> None:
@@ -281,7 +250,7 @@ def test_a_trial_that_comes_to_no_number_has_failed_and_says_why(
     assert written < 300_000  # what the function prints is nowhere in it
 
 
-@pytest.mark.parametrize(("progress", "traced"), [("quiet", False), ("json", False), ("lines", True)])
+@pytest.mark.parametrize(("progress", "traced"), [("json", False), ("lines", True)])
 def test_what_a_trial_raised_in_this_process_is_shown_to_who_follows(
     here: Path, capsys: pytest.CaptureFixture[str], progress: str, traced: bool
 ) -> None:
@@ -318,39 +287,22 @@ def test_a_configured_penalty_is_the_result_of_a_failure(here: Path) -> None:
     assert state.ledger.runs[done.name].incumbent == 0.5  # a penalty is not a result
 
 
-def test_what_hangs_is_ended_at_its_deadline(here: Path) -> None:
-    text = 'import time\nhangs = objective([Real("x", 0, 1)])(lambda c: time.sleep(60) if c["x"] > 0.5 else c["x"])\n'
-    write(here / "hangs.py", text)
-    budget = {"evaluations": 4, "trial_seconds": 0.3}
-    assert run(here, "hangs.py", optimizers=["random"], budget=budget) == 0
-    assert {(row["status"], float(row["x"]) > 0.5) for row in trials(here / "run")} == {
-        ("finished", False),
-        ("timed_out", True),
-    }
-
-
-@pytest.mark.parametrize("moves", ["problem", "optimizer"])
 def test_code_that_changes_the_working_directory_leaves_the_results_where_they_belong(
-    here: Path, moves: str, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    leave = {name: "os.chdir(tempfile.gettempdir())" if name == moves else "pass" for name in ("problem", "optimizer")}
-    text = f"""
+    text = """
 import os, tempfile
+
+def leave():
+    os.chdir(tempfile.gettempdir())
 
 @objective([Real("x", 0, 1)])
 def moving(configuration):
-    {leave["problem"]}
+    leave()
     return configuration["x"]
 
 def make(space, seed):
-    def ask():
-        {leave["optimizer"]}
-        return {{"x": 0.5}}
-
-    def tell(configuration, objective):
-        {leave["optimizer"]}
-
-    return ask, tell
+    return lambda: leave() or {"x": 0.5}, lambda configuration, objective: leave()
 """
     write(here / "moving.py", text)
     optimizers = [{"name": "made", "use": "moving.py:make"}]
@@ -367,39 +319,3 @@ def make(space, seed):
     for command in ("resume", "replay", "report"):
         assert main([command, "out"]) == 0
         assert Path.cwd() == here
-
-
-def test_a_file_that_is_gone_is_asked_for(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(here, "mine.py", optimizers=["random"]) == 0
-    text = (here / "mine.py").read_text()
-    (here / "mine.py").unlink()
-    monkeypatch.setattr("sys.modules", {k: v for k, v in sys.modules.items() if "fmnas_own" not in k})
-    with pytest.raises(ConfigError, match=r"mine\.py"):
-        load_state(RunDirectory(here / "run"))
-    (here / "mine.py").write_text(text)
-    assert main(["resume", str(here / "run"), "--progress", "quiet"]) == 0
-
-
-def test_a_process_that_it_kills_in_process_is_the_drivers_and_the_trial_is_repeated(here: Path) -> None:
-    """As docs/own-problem.md says: nothing else is lost."""
-    text = """
-import os
-import sys
-from pathlib import Path
-@objective([Real("x", 0, 1)])
-def kills(configuration):
-    once = Path(__file__).with_name("once")
-    if configuration["x"] > 0.5 and not once.exists():
-        once.touch()
-        os._exit(9)
-    return configuration["x"]
-"""
-    write(here / "kills.py", text)
-    child = os.fork()
-    if not child:
-        os._exit(run(here, "kills.py", optimizers=["random"]))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    assert main(["resume", str(here / "run"), "--progress", "quiet"]) == 0
-    rows = trials(here / "run")
-    assert [row["status"] for row in rows] == ["finished"] * 6
-    assert sorted(row["attempt"] for row in rows) == ["1"] * 5 + ["2"]

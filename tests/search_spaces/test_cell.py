@@ -35,12 +35,6 @@ def test_edge_rule_moves_one_input_by_one() -> None:
         assert is_adjacent(a, b) == (frozenset(b) in moves)
 
 
-def test_input_pairs_of_each_state() -> None:
-    assert [len(input_pairs(state)) for state in (2, 3, 4)] == [3, 6, 9]
-    assert (-1, 0) not in input_pairs(4)
-    assert set(input_pairs(3)) == set(combinations((-1, 0, 1, 2), 2))
-
-
 def test_cell_variables_in_order() -> None:
     assert list(CELL_NAMES) == [*(f"op{i}" for i in range(1, 9)), "in2", "in3", "in4", "output"]
     assert {v.vertices for v in cell_variables()[:8]} == {OPERATIONS}
@@ -99,21 +93,17 @@ CHAIN = ((-1, 0), (0, 1), (1, 2), (2, 3))
 
 
 @pytest.mark.parametrize(
-    ("inputs", "operations", "output", "part"),
+    ("inputs", "operations", "output"),
     [
-        (CHAIN, OPS, 4, "output=4"),
-        (CHAIN, OPS, 0, "output=0"),
-        (CHAIN[:3], OPS, 1, "4 states"),
-        (CHAIN, OPS[:3], 1, "4 states"),
-        (CHAIN, (("identity", "conv7x7"), *OPS[1:]), 1, "conv7x7"),
-        (((-1, 0), (0, 2), (1, 2), (2, 3)), OPS, 1, "(0, 2) of S2"),
-        (((-1, 0), (1, 0), (1, 2), (2, 3)), OPS, 1, "(1, 0) of S2"),
-        (((-1, 0), (0, 1), (1, 1), (2, 3)), OPS, 1, "(1, 1) of S3"),
-        (((-2, 0), (0, 1), (1, 2), (2, 3)), OPS, 1, "(-2, 0) of S1"),
-        (((0, 1), (0, 1), (1, 2), (2, 3)), OPS, 1, "(0, 1) of S1"),
+        (CHAIN, OPS, 4),
+        (CHAIN[:3], OPS, 1),
+        (CHAIN, OPS[:3], 1),
+        (CHAIN, (("identity", "conv7x7"), *OPS[1:]), 1),
+        (((-1, 0), (0, 2), (1, 2), (2, 3)), OPS, 1),
+        (((-1, 0), (1, 0), (1, 2), (2, 3)), OPS, 1),
+        (((-2, 0), (0, 1), (1, 2), (2, 3)), OPS, 1),
     ],
 )
-def test_invalid_cells_are_explained(inputs: Any, operations: Any, output: int, part: str) -> None:
-    with pytest.raises(SpaceError) as caught:
+def test_invalid_cells_are_refused(inputs: Any, operations: Any, output: int) -> None:
+    with pytest.raises(SpaceError, match="a cell has 4 states"):
         Cell(inputs, operations, output)
-    assert part in str(caught.value)

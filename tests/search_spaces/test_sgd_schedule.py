@@ -1,8 +1,6 @@
 """The SGD schedule: milestones and the learning rate between them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fmnas.search_spaces import Schedule
 
@@ -25,14 +23,6 @@ def _schedule(first: float, second: float) -> Schedule:
 )
 def test_milestones(first: float, second: float, epochs: int, milestones: tuple[int, int]) -> None:
     assert _schedule(first, second).milestones(epochs) == milestones
-
-
-@given(first=st.floats(0, 1), second=st.floats(0, 1), epochs=st.integers(1, 200))
-def test_milestones_are_the_formula_and_ascend(first: float, second: float, epochs: int) -> None:
-    a, b = _schedule(first, second).milestones(epochs)
-    assert a == int(epochs * first)
-    assert b == int(epochs * (first + (1 - first) * second))
-    assert 0 <= a <= b <= epochs
 
 
 def test_learning_rate_falls_at_each_milestone() -> None:

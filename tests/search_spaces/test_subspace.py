@@ -1,7 +1,5 @@
 """Parts of a space: complete and reduced configurations, what becomes of constraints, and what cannot be fixed."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, reject
@@ -93,12 +91,10 @@ def test_the_boundary_stays_feasible_whatever_rounding_does() -> None:
 @pytest.mark.parametrize(
     ("fixed", "named"),
     [
-        ({"opp": "a"}, ["fixed.opp", "x, k, op, flag", "'op'?"]),
+        ({"opp": "a"}, ["fixed.opp", "x, k, op, flag"]),
         ({"op": "c"}, ["fixed.op = 'c'", "['a', 'b']"]),
-        ({"op": "bb"}, ["fixed.op = 'bb'", "['a', 'b']", "'b'?"]),
         ({"k": True}, ["fixed.k = True", "[0, 1, 2, 3]"]),
         ({"x": 2.5}, ["fixed.x = 2.5", "[0.0, 2.0]"]),
-        ({"x": math.nan}, ["fixed.x = nan"]),
         ({"x": "1e-3"}, ["fixed.x = '1e-3'"]),
         ({"x": 1, "k": 1, "op": "a", "flag": True}, ["fixed:", "4 variables"]),
     ],

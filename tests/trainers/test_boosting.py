@@ -99,8 +99,6 @@ def test_read_only_arrays_and_several_threads_and_seeds_make_no_difference(few: 
     read_only = replace(few, train_inputs=few.train_inputs.copy())
     read_only.train_inputs.flags.writeable = False
     assert evaluate(read_only, trial(3), threads=2) == evaluate(few, trial(3, seed=1), threads=2)
-    with pytest.raises(TrainerError, match="threads = 0"):
-        BoostingTrainer(DIGITS_SPACE, few, best_round=False, threads=0)
 
 
 def test_the_error_without_xgboost_says_how_to_install_it(few: Split, monkeypatch: pytest.MonkeyPatch) -> None:

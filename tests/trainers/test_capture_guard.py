@@ -15,8 +15,6 @@ Not seen: the inside of an operation (cuDNN, cuBLAS), the allocator, streams, an
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 META, SEEDS, BATCH = torch.device("meta"), 2, 8
 SHORT = replace(largest_cell(), inputs=((-1, 0), (0, 1), (0, 1), (0, 1)), output=1)  # only S1 and S4 are live
-EACH = {name: replace(SHORT, operations=((name, name),) * 4) for name in OPERATIONS}
+IDENTITY = replace(SHORT, operations=(("identity", "identity"),) * 4)
 ALL = replace(largest_cell(), operations=tuple(zip(OPERATIONS[::2], OPERATIONS[1::2], strict=True)))
 RANDOM = Cell.from_configuration(joint_space().sample(np.random.default_rng(5)))
 
@@ -205,80 +203,10 @@ def train(learner: StackedLearner, monkeypatch: pytest.MonkeyPatch) -> Captured:
     return graph
 
 
-@pytest.mark.parametrize("name", EACH)
-def test_a_step_with_each_operation_can_be_a_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With stem, cells, reduction and classifier; captured once, and replayed in two epochs."""
-    graph = train(learner_of(EACH[name]), monkeypatch)
-    assert len(graph.programs) == 3
-    used = {line.partition(" ")[0].split(".")[1] for line in graph.programs[0].lines}
-    assert used >= {"convolution", "convolution_backward", "_log_softmax_backward_data", "addcmul_", "masked_fill_"}
-    assert any("batch_norm" in operation and "backward" in operation for operation in used)
-    assert len(graph.programs[0].written) >= 6, "weights, velocity, alive, position, at least two statistics"
-
-
 @pytest.mark.parametrize("cell", [ALL, RANDOM], ids=["all operations", "random"])
 def test_every_step_of_every_epoch_is_the_one_captured(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 images in batches of 8: two replays per epoch, and a rest that is not part of the graph."""
     assert len(train(learner_of(cell, 20), monkeypatch).programs) == 1 + 2 * 2
-
-
-X, MASK, HOST = torch.zeros(4, 4, device=META), torch.zeros(4, dtype=torch.bool, device=META), torch.zeros(4)
-MEAN, OTHER = torch.zeros(4, device=META), torch.zeros(4, device=META)
-BATCH_NORM = partial(torch.nn.functional.batch_norm, torch.zeros(1, 4, 2, 2, device=META), MEAN, OTHER, training=True)
-FORBIDDEN: dict[str, tuple[str, Callable[[], object]]] = {
-    "item": ("host waits", lambda: X.sum().item()),
-    "truth": ("host waits", lambda: bool((X > 0).all())),
-    "equal": ("host waits", lambda: torch.equal(X, X)),
-    "nonzero": ("host waits", lambda: X.nonzero()),
-    "mask": ("host waits", lambda: X[MASK]),
-    "write by mask": ("host waits", lambda: X.__setitem__(MASK, X[0])),
-    "masked_select": ("host waits", lambda: X.masked_select(MASK)),
-    "unique": ("host waits", lambda: X.unique()),
-    "repeat_interleave": ("host waits", lambda: torch.repeat_interleave(X[0], MASK.long())),
-    "copy to the host": ("on the host", lambda: X.cpu()),
-    "tolist": ("on the host", lambda: X.tolist()),
-    "copy from the host": ("on the host", lambda: X.copy_(HOST)),
-    "made of numbers": ("on the host", lambda: torch.tensor([1.0, 2.0]).to(META)),
-    "made on the host": ("on the host", lambda: torch.zeros(3)),
-    "scalar": ("on the host", lambda: X * HOST.sum()),
-    "index": ("on the host", lambda: X[HOST.long()]),
-    "rand": ("random numbers", lambda: torch.rand(4, device=META)),
-    "in place": ("random numbers", lambda: X.normal_()),
-    "dropout": ("random numbers", lambda: torch.nn.functional.dropout(X, 0.5)),
-    "permutation": ("random numbers", lambda: torch.randperm(4, device=META)),
-}
-
-
-@pytest.mark.parametrize("name", FORBIDDEN)
-def test_the_guard_refuses_operations(name: str) -> None:
-    reason, step = FORBIDDEN[name]
-    with pytest.raises(NotCapturableError, match=reason):
-        record(step)
-
-
-def test_the_guard_refuses_writes_that_are_not_restored() -> None:
-    check_written(record(BATCH_NORM), [MEAN, OTHER])
-    check_written(record(lambda: X.clone().mul_(2.0)[torch.zeros(2, dtype=torch.int64, device=META)]), [])
-    for step, state in ((BATCH_NORM, [OTHER]), (lambda: X[0].mul_(2.0), [])):
-        with pytest.raises(NotCapturableError, match="not restored"):
-            check_written(record(step), state)
-
-
-def test_the_guard_refuses_a_step_that_changes() -> None:
-    now = SimpleNamespace(rate=0.1, a=torch.zeros(4, device=META), b=torch.zeros(4, device=META), times=1)
-
-    def step() -> None:
-        for _ in range(now.times):
-            now.a.mul_(now.rate).add_(now.b)
-
-    first = record(step)
-    check_same(first, record(step))
-    for change in ({"rate": 0.2}, {"times": 2}, {"a": now.b, "b": now.a}, {"b": now.b.clone()}):
-        before = {name: getattr(now, name) for name in change}
-        vars(now).update(change)
-        with pytest.raises(NotCapturableError, match="differs"):
-            check_same(first, record(step))
-        vars(now).update(before)
 
 
 UPDATE, DRAW = StackedLearner._update, StackedLearner._draw_epoch
@@ -322,4 +250,4 @@ def test_a_fault_in_the_step_is_found(fault: Callable[..., None], monkeypatch: p
     method, reason = FAULTS[fault]
     monkeypatch.setattr(StackedLearner, method, fault)
     with pytest.raises(NotCapturableError, match=reason):
-        train(learner_of(EACH["identity"]), monkeypatch)
+        train(learner_of(IDENTITY), monkeypatch)

@@ -20,7 +20,7 @@ from fmnas.trainers.split import Split
 from fmnas.trainers.tables.boosting import DIGITS_SPACE, FASHION_MNIST_SPACE, BoostingTrainer
 from fmnas.trainers.tables.decision_trees import DT_WINE, mean_error
 from fmnas.trainers.tables.support_vectors import NUSVR_DIABETES, rmse
-from fmnas.trainers.tables.tables import diabetes_table, digits_table, wine_table
+from fmnas.trainers.tables.tables import digits_table, sklearn_table
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
 BOOSTING = {"boosting, last round": (DIGITS_SPACE, False), "boosting, best round": (FASHION_MNIST_SPACE, True)}
@@ -28,8 +28,8 @@ SYNTHETIC = {
     name: row.target for name, row in PROBLEMS.items() if isinstance(row.target, Problem) and row.target.function
 }
 FITS = {
-    "support vectors": (NUSVR_DIABETES.space, partial(rmse, diabetes_table())),
-    "a decision tree": (DT_WINE.space, partial(mean_error, wine_table())),
+    "support vectors": (NUSVR_DIABETES.space, partial(rmse, sklearn_table("diabetes"))),
+    "a decision tree": (DT_WINE.space, partial(mean_error, sklearn_table("wine"))),
 }
 NAMES = ("images", *FITS, *BOOSTING, *SYNTHETIC)
 

@@ -7,9 +7,9 @@ from sklearn.tree import DecisionTreeClassifier
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration, Nominal, Real, Trial
 from fmnas.trainers.tables.decision_trees import mean_error
-from fmnas.trainers.tables.tables import splits, wine_table
+from fmnas.trainers.tables.tables import sklearn_table, splits
 
-TABLE = wine_table()
+TABLE = sklearn_table("wine")
 PUBLISHED_PROTOCOL = [
     ("random", "gini", 0.0733, 0.7632, 0.9037037037037037, 0.8871296296296297),
     ("best", "entropy", 0.4527, 0.5423, 0.8555555555555555, 0.8550000000000001),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ import torch
 
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, TrainingFailedError
-from fmnas.trainers.allocator import release_gpu_cache
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, capture_graph
@@ -22,6 +20,7 @@ from fmnas.trainers.images.devices import deterministic_float32, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.problem import smoke_test_device
+from fmnas.trainers.memory import release_gpu_cache
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
@@ -332,16 +331,3 @@ def test_a_gpu_computes_in_float32_and_the_process_settings_are_restored(
         assert flags() == exact
     assert gpu.index == 0
     assert flags() == before
-
-
-@pytest.mark.usefixtures("gpu")
-def test_older_torch_versions_have_other_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    cudnn = SimpleNamespace(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
-    matmul = SimpleNamespace(allow_tf32=True)
-    monkeypatch.setattr(devices.torch.backends, "cudnn", cudnn)
-    monkeypatch.setattr(devices.torch.backends.cuda, "matmul", matmul)
-    with deterministic_float32(GPU):
-        assert vars(cudnn) == {"enabled": True, "benchmark": False, "deterministic": True, "allow_tf32": False}
-        assert not matmul.allow_tf32
-    assert vars(cudnn) == {"enabled": True, "benchmark": True, "deterministic": False, "allow_tf32": True}
-    assert matmul.allow_tf32

@@ -2,20 +2,15 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
-from fmnas.platform.problems import problem
 from fmnas.trainers.functions.environmental_model import (
     TRUTH,
-    Spills,
     concentrations,
     diffusion,
     published_code,
     spills,
 )
 
-NAMES = ("environmental_model", "environmental_model_correct")
-forms = pytest.mark.parametrize("name", NAMES)
 TRUE_CONCENTRATIONS = {
     published_code: [
         [2.7529632787052893, 1.9466390027300615, 3.1941555981519363, 2.8647732759554603],
@@ -33,12 +28,12 @@ TRUE_CONCENTRATIONS = {
 
 @pytest.mark.parametrize("exponent", TRUE_CONCENTRATIONS)
 def test_concentrations_of_the_truth(exponent: object) -> None:
-    assert concentrations(TRUTH, exponent) == pytest.approx(np.array(TRUE_CONCENTRATIONS[exponent]), rel=1e-12)
+    assert concentrations(*TRUTH, exponent) == pytest.approx(np.array(TRUE_CONCENTRATIONS[exponent]), rel=1e-12)
 
 
 def test_the_second_spill_has_no_effect_before_its_time() -> None:
-    late, never = (Spills(M=10.0, D=0.07, L=1.5, tau=tau) for tau in (59.0, 1e9))
-    differs = concentrations(late, diffusion) != concentrations(never, diffusion)
+    late, never = (concentrations(10.0, 0.07, 1.5, tau, diffusion) for tau in (59.0, 1e9))
+    differs = late != never
     assert differs.tolist() == [[False, False, False, True]] * 3
 
 
@@ -49,26 +44,8 @@ def test_the_published_error_matters_only_away_from_the_first_spill() -> None:
 
 def test_configurations_are_decoded() -> None:
     ends = [spills({"x1": x, "x2": x, "x3": x, "h1": h}) for x, h in ((-1.0, 0), (0.0, 142), (1.0, 284))]
-    assert [(s.M, s.D, s.L, s.tau) for s in ends] == [
+    assert ends == [
         (7.0, 0.02, 0.01, 30.01),
         (10.0, pytest.approx(0.07), pytest.approx(1.505), 30.152),
         (13.0, pytest.approx(0.12), 3.0, pytest.approx(30.294)),
     ]
-
-
-@forms
-def test_a_local_search_from_the_centre_ends_in_the_minimum(name: str) -> None:
-    function, centre = problem(name).function, {"x1": 0.0, "x2": 0.0, "x3": 0.0}
-    values = [function({**centre, "h1": h}) for h in (142, 143)]
-    assert values == pytest.approx([2.23046e-9, 2.23061e-9], rel=1e-5)
-
-    def search(h: int) -> float:
-        def value(scaled: np.ndarray) -> float:
-            return function({f"x{i}": 1e-5 * v for i, v in enumerate(scaled, 1)} | {"h1": h})
-
-        options = {"xatol": 1e-7, "fatol": 1e-18, "maxiter": 2000}
-        return float(minimize(value, np.zeros(3), method="Nelder-Mead", options=options).fun)
-
-    minima = {h: search(h) for h in range(139, 147)}
-    assert min(minima, key=minima.get) == 142
-    assert minima[142] == pytest.approx(problem(name).minimum, rel=1e-6)

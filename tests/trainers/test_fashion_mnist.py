@@ -1,9 +1,7 @@
 """FashionMNIST: the order of the places, verification, downloads. Small stand-ins, except in the last test."""
 
-import gzip
-import hashlib
 import subprocess
-import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from fmnas.trainers import DataError
 from fmnas.trainers.images import fashion_mnist
 from fmnas.trainers.images.data import fashion_mnist_set
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist
-from fmnas.trainers.images.image_files import IDX_FILES, read_bytes
+from fmnas.trainers.images.image_files import IDX_FILES, read_idx, read_images
 
 ARRAYS = [np.random.default_rng(0).integers(0, 10, shape, dtype=np.uint8) for shape in ((6, 28, 28), 6, (2, 28, 28), 2)]
 Write = Callable[..., Path]
@@ -22,17 +20,15 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(write_idx: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes a small data set, whose checksums replace the real ones; without a system copy or downloads."""
+    """Writes a small data set, whose digest replaces the real one; without a system copy or downloads."""
     example = write_idx(tmp_path / "example", *ARRAYS)
-    md5s = tuple(hashlib.md5((example / name).read_bytes()).hexdigest() for name in IDX_FILES)
-    monkeypatch.setattr(fashion_mnist, "MD5S", md5s)
+    monkeypatch.setattr(fashion_mnist, "DIGEST", read_images("own", example).digest)
     monkeypatch.setattr(fashion_mnist, "SYSTEM_FOLDER", tmp_path / "system")
     monkeypatch.setattr(fashion_mnist, "DOWNLOADS", ())
     return lambda folder, packed=False: write_idx(folder, *ARRAYS, packed=packed)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("below", ["", "FashionMNIST/raw"])
+@pytest.mark.parametrize(("packed", "below"), [(False, ""), (True, "FashionMNIST/raw")])
 def test_the_given_folder_is_used(tmp_path: Path, write: Write, packed: bool, below: str) -> None:
     folder = write(tmp_path / "mine" / below, packed)
     write(tmp_path / "cache" / "FashionMNIST" / "raw")
@@ -44,7 +40,7 @@ def test_the_given_folder_is_used(tmp_path: Path, write: Write, packed: bool, be
         assert np.array_equal(array, expected)
 
 
-@pytest.mark.parametrize("root", ["{tmp_path}", "{tmp_path}/absent", "~no-such-user/x", "x" * 300])
+@pytest.mark.parametrize("root", ["{tmp_path}", "~no-such-user/x", "x" * 300])
 def test_a_given_folder_without_data_is_an_error(root: str, tmp_path: Path, write: Write) -> None:
     write(tmp_path / "cache" / "FashionMNIST" / "raw")
     with pytest.raises(DataError, match=r"data\.root.*FMNAS_DATA"):
@@ -110,19 +106,16 @@ def test_another_process_may_be_faster(tmp_path: Path, write: Write, monkeypatch
     assert find_fashion_mnist(None, tmp_path / "cache").place == f"net: {raw}"
 
 
-def test_a_cache_that_is_not_writable_is_reported(
-    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cache").write_text("a file instead of a folder")
-    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("net", write),))
-    with pytest.raises(DataError, match=f"net: .*{tmp_path / 'cache'}"):
-        find_fashion_mnist(None, tmp_path / "cache")
-
-
-@pytest.mark.parametrize("place", ["given", "cache/FashionMNIST/raw", "system"])
-@pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
-@pytest.mark.parametrize("name", IDX_FILES)
-def test_damaged_data_are_an_error_that_names_the_file(
+@pytest.mark.parametrize(
+    ("place", "damage", "name"),
+    [
+        ("given", "missing", IDX_FILES[1]),
+        ("given", "missing", IDX_FILES[2]),
+        ("cache/FashionMNIST/raw", "truncated", IDX_FILES[0]),
+        ("system", "altered", IDX_FILES[3]),
+    ],
+)
+def test_damaged_data_are_an_error_that_names_the_place(
     tmp_path: Path, write: Write, place: str, damage: str, name: str
 ) -> None:
     path = write(tmp_path / place) / name
@@ -130,7 +123,7 @@ def test_damaged_data_are_an_error_that_names_the_file(
     path.unlink()
     if damage != "missing":
         path.write_bytes(content[:-3] if damage == "truncated" else content[:-1] + b"\xff")
-    with pytest.raises(DataError, match=str(path)):
+    with pytest.raises(DataError, match=str(path.parent)):
         find_fashion_mnist(path.parent if place == "given" else None, tmp_path / "cache")
 
 
@@ -148,7 +141,9 @@ def test_the_environment_names_cache_and_root(monkeypatch: pytest.MonkeyPatch, t
         fashion_mnist_set()
 
 
-def test_without_a_home_nothing_is_cached(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_the_cache_is_a_temporary_folder(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in many containers: no HOME, and no entry in the user database."""
 
     def unknown(_: object) -> None:
@@ -157,14 +152,11 @@ def test_without_a_home_nothing_is_cached(tmp_path: Path, write: Write, monkeypa
     for key in ("HOME", "FMNAS_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)
-    assert default_cache() is None
+    assert default_cache() == Path(tempfile.gettempdir()) / "fmnas"
     with pytest.raises(DataError, match="FMNAS_CACHE"):
-        find_fashion_mnist(None, None)
+        find_fashion_mnist(None, default_cache())
     write(tmp_path / "system")
-    assert find_fashion_mnist(None, None).place == f"system copy: {tmp_path / 'system'}"
-    monkeypatch.setenv("FMNAS_CACHE", "~/y")
-    with pytest.raises(DataError, match="FMNAS_CACHE = ~/y"):
-        default_cache()
+    assert find_fashion_mnist(None, tmp_path / "cache").place == f"system copy: {tmp_path / 'system'}"
 
 
 def test_the_four_files_are_downloaded(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +164,7 @@ def test_the_four_files_are_downloaded(tmp_path: Path, write: Write, monkeypatch
     monkeypatch.setattr(fashion_mnist, "URL", source.as_uri())
     folder = fashion_mnist._download_files(tmp_path)
     for name in IDX_FILES:
-        assert read_bytes(folder / f"{name}.gz") == gzip.decompress((source / f"{name}.gz").read_bytes())
+        assert np.array_equal(read_idx(folder / f"{name}.gz"), read_idx(source / f"{name}.gz"))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +172,6 @@ def test_the_four_files_are_downloaded(tmp_path: Path, write: Write, monkeypatch
     [
         ("echo 'E: Unable to locate' >&2; exit 100", "exit 0", "E: Unable to locate"),
         ("echo >a.deb", "echo 'not a deb' >&2; exit 2", "not a deb"),
-        ("echo >a.deb", None, "dpkg-deb"),
         (None, None, "apt-get"),
         ("case $* in *download*) echo >a.deb;; *) exit 100;; esac", '/bin/mkdir -p raw; echo "$@" >raw/asked', ""),
     ],
@@ -203,11 +194,6 @@ def test_the_package_is_unpacked_without_root(
     monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("apt package", fashion_mnist._download_package),))
     with pytest.raises(DataError, match=f"apt package: .*{reason}"):
         find_fashion_mnist(None, tmp_path / "cache")
-
-
-def test_torchvision_is_not_imported() -> None:
-    code = "import sys, fmnas.trainers.images.problem; sys.exit('torchvision' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_real_data_set() -> None:

@@ -1,6 +1,5 @@
 """The fast network equals the plain one: each operation, and the steps of a training."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
@@ -58,7 +57,7 @@ def gradients(result: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     size=st.sampled_from([3, 5]),
     groups=st.sampled_from([1, 2, 4]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_convolution_on_pairs_is_the_same(seed: int, shape: tuple[int, ...], size: int, groups: int) -> None:
     """Images of an odd width are not paired."""
     conv = torch.nn.Conv2d(8, 8, size, padding=size // 2, groups=groups).double()
@@ -72,12 +71,6 @@ def check_equal(conv: torch.nn.Module, form: torch.nn.Module, images: Tensor) ->
     torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-8)
     inputs = (images, conv.weight, conv.bias)
     torch.testing.assert_close(gradients(result, *inputs), gradients(expected, *inputs), rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize(("size", "remaining"), [(3, 1), (3, 2), (5, 1), (5, 2), (3, 4)])
-def test_a_convolution_in_fewer_groups_is_the_same(size: int, remaining: int) -> None:
-    conv = torch.nn.Conv2d(16, 16, size, padding=size // 2, groups=4).double()
-    check_equal(conv, MergedConvolution(conv, remaining), numbers(0, 2, 16, 7, 6).double().requires_grad_())
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
@@ -120,7 +113,7 @@ def test_a_separate_max_pool_is_a_max_pool(channels: int, side: int, ties: bool)
     size=st.sampled_from([3, 5]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_sliding_maximum_is_a_max_pool(
     seed: int, shape: tuple[int, int, int, int], size: int, dtype: torch.dtype
 ) -> None:
@@ -155,59 +148,18 @@ def learners(name: str, digits: DeviceData) -> tuple[Learner, Learner]:
     return plain, fast
 
 
-def flat(learner: Learner) -> Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in learner._network.parameters()])
-
-
-def follow(fast: Learner, plain: Learner) -> None:
-    """Set the fast learner to the state of the plain one."""
-    state = plain.state_dict()
-    weights = {f"network.{key}": value for key, value in state["network"].items()}
-    settings = fast.state_dict()["optimizer"]["param_groups"]
-    optimizer = {"state": state["optimizer"]["state"], "param_groups": settings}
-    fast.load_state_dict(copy.deepcopy({**state, "network": weights, "optimizer": optimizer}))
-
-
-@pytest.mark.parametrize("name", CELLS)
-def test_each_of_twenty_steps_is_the_plain_one(digits: DeviceData, name: str) -> None:
-    """Each from the plain learner's state, as training at such rates amplifies rounding."""
-    plain, fast = learners(name, digits)
-    for images, labels in list(training_batches(digits, streams(2, 0), 8))[:20]:
-        follow(fast, plain)
-        before = flat(plain)
-        losses = [train_step(learner._network, learner._optimizer, images, labels) for learner in (plain, fast)]
-        assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-4)
-        # Rounding across a kink (ReLU, maximum) changes derivatives, so they are not equal to every digit.
-        assert (flat(fast) - flat(plain)).norm() < 0.1 * (flat(plain) - before).norm()
-        statistics = (learner._network.state_dict() for learner in (plain, fast))
-        for a, b in zip(*(state.values() for state in statistics), strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-2)
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_twenty_steps_end_where_the_plain_ones_do(digits: DeviceData, name: str) -> None:
+@pytest.mark.parametrize("name", ["conv1x1", "sepconv5x5+maxpool3x3", "random0"])
+def test_six_steps_end_where_the_plain_ones_do(digits: DeviceData, name: str) -> None:
     """In double precision: in single precision, two forms of the plain network differ as much."""
     losses = []
     for learner in learners(name, digits):
         learner._network.double()
         learner._optimizer.param_groups[0]["lr"] = 1e-3
-        batches = list(training_batches(digits, streams(2, 0), 8))[:20]
+        batches = list(training_batches(digits, streams(2, 0), 8))[:6]
         steps = [train_step(learner._network, learner._optimizer, x[:3].double(), y[:3]) for x, y in batches]
         losses.append(steps)
     assert losses[0][0] != losses[0][-1]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-4)
-
-
-@pytest.mark.parametrize("name", CELLS)
-def test_validation_sees_the_same_logits(digits: DeviceData, name: str) -> None:
-    """With the statistics of two batches."""
-    network = build_network(CELLS[name], torch.Generator().manual_seed(0)).train()
-    images = numbers(5, 6, 1, 28, 28)
-    with torch.no_grad():
-        for _ in range(2):
-            network(images)
-        expected = network.eval()(images)
-        torch.testing.assert_close(FastNetwork(network).eval()(images), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -224,12 +176,15 @@ def test_the_parameters_are_the_networks_own_in_their_order(lanes: int) -> None:
 @pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", CELLS)
 def test_a_step_for_registers_of_either_width_is_the_plain_one(name: str, lanes: int) -> None:
-    """Loss and derivatives, in double precision."""
+    """Loss, derivatives, and logits with the learned statistics, in double precision."""
     images, labels = numbers(5, 4, 1, 28, 28).double(), torch.tensor([1, 7, 2, 2])
     results = []
     for wrap in (lambda network: network, lambda network: FastNetwork(network, lanes)):
         network = build_network(CELLS[name], torch.Generator().manual_seed(3)).double().train()
-        loss = functional.cross_entropy(wrap(network)(images), labels)
-        results.append([loss, *torch.autograd.grad(loss, list(network.parameters()))])
+        form = wrap(network)
+        loss = functional.cross_entropy(form(images), labels)
+        derivatives = torch.autograd.grad(loss, list(network.parameters()))
+        with torch.no_grad():
+            results.append([loss, *derivatives, form.eval()(images)])
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-8)

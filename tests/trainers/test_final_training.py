@@ -19,8 +19,7 @@ def final(noise_split: Split) -> Split:
     return replace(noise_split, for_tests=True)
 
 
-@pytest.mark.parametrize("schedule_epochs", [None, 4])
-@pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])
+@pytest.mark.parametrize(("arrangement", "schedule_epochs"), [("plain", 4), ("fast", None), ("stacked", None)])
 def test_it_is_the_last_error_of_the_same_trainings(
     arrangement: str, schedule_epochs: int | None, noise_split: Split, final: Split, make_trial: MakeTrial, reports: Any
 ) -> None:

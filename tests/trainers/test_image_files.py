@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fmnas.trainers import DataError
-from fmnas.trainers.images import image_files
 from fmnas.trainers.images.data import final_split, search_split
 from fmnas.trainers.images.image_files import ARRAYS, IDX_FILES, dataset_name, load_user_images
 from fmnas.trainers.images.problem import joint
@@ -65,20 +64,17 @@ def test_without_test_images_the_final_split_is_an_error(tmp_path: Path) -> None
     root = npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS)
     source = load_user_images("own", root)
     assert len(search_split(source, 10, 5).train_inputs) == 10
-    with pytest.raises(DataError, match=rf"data.root = {root}.*test_images and test_labels"):
+    with pytest.raises(DataError, match=rf"{root}.*test_images and test_labels"):
         final_split(source, 10, 5, 10)
 
 
 @pytest.mark.parametrize("name", ["mnist", "kmnist"])
-def test_a_set_known_by_name_has_its_number_of_images(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Callable[..., Path]
+def test_a_set_known_by_name_is_found_where_torchvision_has_it(
+    name: str, tmp_path: Path, write_idx: Callable[..., Path]
 ) -> None:
-    root = write_idx(tmp_path / name.upper() / "raw", *BYTES).parents[1]  # as in torchvision
-    with pytest.raises(DataError, match=r"30 images and 4 test_images.*60000 and 10000"):
-        load_user_images(name, root)
-    monkeypatch.setitem(image_files.KNOWN_SIZES, name, (COUNT, TESTS))
-    assert load_user_images(name, root).name == name
-    assert len(load_user_images(name, write_idx(tmp_path / "plain", *BYTES)).images) == COUNT
+    root = write_idx(tmp_path / name.upper() / "raw", *BYTES).parents[1]
+    source = load_user_images(name, root)
+    assert (source.name, len(source.images)) == (name, COUNT)
     assert load_user_images(name, write_idx(tmp_path / "train", *BYTES[:2])).test_images is None
 
 
@@ -87,16 +83,12 @@ def test_a_set_known_by_name_has_its_number_of_images(
     [
         ({"images": IMAGES / 255.0}, "images is float64"),
         ({"images": IMAGES[:, :27]}, r"images is uint8 \[30, 27, 28\]"),
-        ({"images": IMAGES[:, None]}, "images is"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images is"),
         ({"labels": LABELS + 1}, "labels is from 1 to 10"),
-        ({"labels": LABELS - 1}, "labels is from -1 to 8"),
-        ({"labels": LABELS.astype(float)}, "labels is float64"),
         ({"labels": LABELS[:, None]}, "labels is"),
         ({"labels": LABELS[1:]}, "30 images and 29 labels"),
         ({"labels": LABELS.astype(object)}, "Object arrays"),
         ({"test_labels": LABELS}, "4 test_images and 30 test_labels"),
-        ({"test_labels": None}, "4 test_images and None test_labels"),
         ({"test_images": None}, "None test_images and 4 test_labels"),
         ({"labels": None, "y": LABELS}, "30 images and None labels"),
     ],
@@ -104,7 +96,7 @@ def test_a_set_known_by_name_has_its_number_of_images(
 def test_invalid_arrays_are_named(changes: dict[str, Any], key: str, tmp_path: Path) -> None:
     arrays = {name: value for name, value in {**COMPLETE, **changes}.items() if value is not None}
     root = npz(tmp_path / "a.npz", **arrays)
-    with pytest.raises(DataError, match=f"^data.root = {root}: .*{key}"):
+    with pytest.raises(DataError, match=f"^{root}: .*{key}"):
         load_user_images("own", root)
 
 
@@ -120,13 +112,11 @@ def test_unreadable_files_are_named(tmp_path: Path, write_idx: Callable[..., Pat
     write_idx(tmp_path / "half", BYTES[0])
     (write_idx(tmp_path / "torn", *BYTES) / IDX_FILES[0]).write_bytes(b"\0\0\x08\x03")
     for name in ("cut.npz", "altered.npz", "text.npz", "one.npy", "members.npz", "half", "torn", "absent", "x" * 300):
-        with pytest.raises(DataError, match=f"data.root = {tmp_path / name}: "):
+        with pytest.raises(DataError, match=f"{tmp_path / name}: "):
             load_user_images("own", tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("root", "name"), [(".", "here"), ("..", "above"), ("~", "above"), ("a.npz", "a.npz"), ("~nobody/b", "b")]
-)
+@pytest.mark.parametrize(("root", "name"), [("..", "above"), ("~", "above"), ("a.npz", "a.npz")])
 def test_a_custom_set_is_named_by_its_place(
     root: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

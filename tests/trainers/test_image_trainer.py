@@ -1,12 +1,7 @@
 """Evaluations: objective, curve, divergence, reproducibility, in every arrangement; invalid settings."""
 
-import json
 import math
-import statistics
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +9,12 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
-from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers import DeviceFailedError, TrainerError, TrainingFailedError
-from fmnas.trainers.images import cpu_fast, cuda_graph, image_trainer, training
+from fmnas.trainers import TrainerError, TrainingFailedError
+from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
-from fmnas.trainers.images.network import Network, build_network, count_flops
+from fmnas.trainers.images.network import Network, count_flops
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 
@@ -57,91 +51,22 @@ def test_seconds_are_those_of_the_clock(noise_split: Split, make_trial: MakeTria
     assert trainer.evaluate(make_trial(epochs=1)).seconds == 2.5
 
 
-def test_all_arrangements_learn_equally_well(make_trial: MakeTrial, make_trainer: MakeTrainer) -> None:
-    """The mean errors of 8 seeds differ by less than their combined standard errors."""
-    split, trial = search_split(digits_set(), 120, 100), make_trial(epochs=2, op7="sepconv5x5")
-    errors = [
-        make_trainer(split, seeds=8, batch_size=12, arrangement=name).evaluate(trial).errors for name in ARRANGEMENTS
-    ]
-    means = [statistics.fmean(values) for values in errors]
-    deviations = [statistics.stdev(values) / math.sqrt(8) for values in errors]
-    assert max(means) < 0.75, "guessing is 0.9"
-    for mean, deviation in zip(means[1:], deviations[1:], strict=True):
-        assert abs(means[0] - mean) <= math.hypot(deviations[0], deviation)
-
-
 def test_the_fast_numbers_do_not_depend_on_the_number_of_threads(
     make_trial: MakeTrial, make_trainer: MakeTrainer
 ) -> None:
     trial = make_trial(op1="conv5x5")
-    results = [make_trainer(arrangement="fast", threads=threads).evaluate(trial) for threads in (1, 2, 3, 2)]
-    assert results[1:] == results[:1] * 3
+    results = [make_trainer(arrangement="fast", threads=threads).evaluate(trial) for threads in (1, 2, 3)]
+    assert results[1:] == results[:1] * 2
 
 
-def test_the_schedule_is_applied_epoch_by_epoch(
-    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rates: list[float] = []
-    stacked = trainer.settings.arrangement == "stacked"
-    learner: Any = StackedLearner if stacked else Learner
-    real = learner.train_epoch
-    monkeypatch.setattr(learner, "train_epoch", lambda self, rate: (rates.append(rate), real(self, rate))[1])
-    trial = make_trial(epochs=4, learning_rate=0.08, lr_reduction=0.25, reduction_point_1=0.25, reduction_point_2=0.5)
-    trainer.evaluate(trial)  # reduced after epoch 4 x 0.25 = 1 and int(4 x 0.625) = 2
-    assert rates == pytest.approx([0.08, 0.02, 0.005, 0.005] * (1 if stacked else 3))
-
-
-@pytest.mark.parametrize("arrangement", ["plain", "fast"])
-def test_momentum_and_weight_decay_reach_the_optimizer(
-    make_trainer: MakeTrainer, arrangement: str, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stack has no such optimizer: its steps are compared with those of one that has (test_stacked_training.py)."""
-    groups, real = [], training.build_optimizer
-
-    def spy(*arguments: Any, **named: Any) -> torch.optim.SGD:
-        optimizer = real(*arguments, **named)
-        groups.extend(optimizer.param_groups)
-        return optimizer
-
-    for module in (training, cpu_fast):
-        monkeypatch.setattr(module, "build_optimizer", spy)
-    make_trainer(arrangement=arrangement).evaluate(make_trial(epochs=1, momentum=0.83, weight_decay=3e-3))
-    values = [(g["momentum"], g["weight_decay"], g["nesterov"], g["dampening"]) for g in groups]
-    assert values == [(0.83, 3e-3, False, 0)] * 3
-
-
-def poison(number: int) -> Callable[..., Network]:
-    """`build_network`, but the network of training `number` has an infinite weight."""
-    built = iter(range(100))
-
-    def build(cell: Cell, generator: torch.Generator) -> Network:
-        network = build_network(cell, generator)
-        if next(built) == number:
-            network.classifier.weight.data[0, 0] = float("inf")
-        return network
-
-    return build
-
-
-def test_a_training_that_diverges_counts_as_guessing_and_the_others_continue(
-    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any
-) -> None:
-    healthy = trainer.evaluate(make_trial())
-    monkeypatch.setattr(image_trainer, "build_network", poison(1))
-    evaluation = trainer.evaluate(make_trial(), reports)
-    assert evaluation.diverged
-    assert evaluation.errors == (healthy.errors[0], 0.9, healthy.errors[2])
-    assert [report for report in reports if report[0] == 1] == [(1, 1, 0.9), (1, 2, 0.9)]
-    assert evaluation.objective == pytest.approx(sum(evaluation.errors) / 3 + 0.02 * healthy.flops_ratio)
-    assert evaluation.epochs == 2
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @arrangements
 def test_a_loss_that_is_not_finite_ends_its_training_at_that_step(
-    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, arrangement: str, bad: float
+    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any, arrangement: str
 ) -> None:
-    """That of training 1, in its second step, or for a stack in the fifth of six, in the second epoch."""
+    """That of training 1, in its second step, or for a stack in the fifth of six, in the second epoch.
+
+    It counts as guessing, and the others continue.
+    """
     trainer = make_trainer(arrangement=arrangement)
     healthy = trainer.evaluate(make_trial())
     steps, networks = [0, 0, 0], []
@@ -155,32 +80,22 @@ def test_a_loss_that_is_not_finite_ends_its_training_at_that_step(
         number = [network is built or getattr(network, "network", None) is built for built in networks].index(True)
         steps[number] += 1
         loss = real_step(network, *rest)
-        return bad if (number, steps[number]) == (1, 2) else loss
+        return math.inf if (number, steps[number]) == (1, 2) else loss
 
     def losses(learner: StackedLearner, *batch: Any) -> torch.Tensor:
         steps[:] = [count + 1 for count in steps]
-        return real_losses(learner, *batch) * torch.tensor([1.0, bad if steps[1] == 5 else 1.0, 1.0])
+        return real_losses(learner, *batch) * torch.tensor([1.0, math.nan if steps[1] == 5 else 1.0, 1.0])
 
     monkeypatch.setattr(image_trainer, "build_network", build)
     monkeypatch.setattr(training, "train_step", step)
     monkeypatch.setattr(StackedLearner, "_losses", losses)
-    evaluation = trainer.evaluate(make_trial())
+    evaluation = trainer.evaluate(make_trial(), reports)
     assert steps == ([6, 6, 6] if arrangement == "stacked" else [6, 2, 6]), "23 images in batches of 8, twice"
     assert evaluation.errors == (healthy.errors[0], 0.9, healthy.errors[2])
     assert evaluation.diverged
+    assert [report for report in reports if report[0] == 1][-1] == (1, 2, 0.9)
+    assert evaluation.objective == pytest.approx(sum(evaluation.errors) / 3 + 0.02 * healthy.flops_ratio)
     assert arrangement != "stacked" or evaluation.curve[0] == healthy.curve[0]
-
-
-def test_a_stack_is_not_trained_once_all_have_diverged(
-    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, epochs = StackedLearner.train_epoch, []
-    monkeypatch.setattr(StackedLearner, "train_epoch", lambda self, rate: (epochs.append(rate), real(self, rate)))
-    monkeypatch.setattr(image_trainer, "build_network", poison(0))
-    evaluation = make_trainer(seeds=1, arrangement="stacked").evaluate(make_trial(epochs=4))
-    assert evaluation.curve == (0.9,) * 4
-    assert evaluation.diverged
-    assert len(epochs) == 1
 
 
 @pytest.mark.parametrize(("method", "result"), [("train_epoch", False), ("validation_error", None)])
@@ -198,7 +113,7 @@ def test_the_curve_of_a_late_divergence(
 
 
 @arrangements
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", ["identity", "maxpool3x3"])
 def test_an_extreme_schedule_is_an_evaluation(
     make_trial: MakeTrial, make_trainer: MakeTrainer, arrangement: str, name: str
 ) -> None:
@@ -223,31 +138,6 @@ def test_same_trial_same_evaluation(make_trainer: MakeTrainer, make_trial: MakeT
     assert make_trainer(seeds=2).evaluate(trial).errors == first.errors[:2], "the first seeds of a larger number"
 
 
-PROGRAM = """
-import json, sys
-import numpy as np
-from fmnas.search_spaces import Trial
-from fmnas.trainers.split import Split
-from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-rng = np.random.default_rng(0)
-arrays = []
-for count in (23, 17):
-    arrays += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)]
-data, trial = Split(*arrays, name="noise", place="x"), Trial.from_dict(json.loads(sys.argv[1]))
-for arrangement in sys.argv[2:]:
-    print(json.dumps(ImageTrainer(data, TrainingSettings(3, 8, arrangement=arrangement)).evaluate(trial).to_dict()))
-"""
-
-
-def test_another_process_gives_the_same_evaluations(make_trainer: MakeTrainer, make_trial: MakeTrial) -> None:
-    trial = make_trial()
-    arguments = [json.dumps(trial.to_dict()), *ARRANGEMENTS]
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True)
-    for arrangement, line in zip(ARRANGEMENTS, done.stdout.splitlines(), strict=True):
-        expected = make_trainer(arrangement=arrangement).evaluate(trial).to_dict()
-        assert {**json.loads(line), "seconds": 0.0} == json.loads(json.dumps(expected))
-
-
 def test_a_report_that_raises_ends_the_evaluation(trainer: ImageTrainer, make_trial: MakeTrial) -> None:
     expected = trainer.evaluate(make_trial())
     calls = []
@@ -262,8 +152,9 @@ def test_a_report_that_raises_ends_the_evaluation(trainer: ImageTrainer, make_tr
     assert trainer.evaluate(make_trial()) == expected
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("error", [RuntimeError("not enough memory: you tried to allocate"), MemoryError()])
+@pytest.mark.parametrize(
+    ("threads", "error"), [(1, RuntimeError("not enough memory: you tried to allocate")), (2, MemoryError())]
+)
 def test_a_failed_training_names_the_cell_and_the_trainer_is_usable(
     make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, threads: int, error: Exception
 ) -> None:
@@ -280,23 +171,6 @@ def test_a_failed_training_names_the_cell_and_the_trainer_is_usable(
     assert trainer.evaluate(make_trial()) == healthy
 
 
-def test_a_step_that_cannot_be_captured_is_a_device_failure(
-    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any
-) -> None:
-    """Without a fallback to another arrangement."""
-
-    def fail(*steps: object) -> None:
-        raise RuntimeError("no kernel image is available")
-
-    monkeypatch.setattr(cuda_graph, "_record", fail)
-    trainer = make_trainer(arrangement="stacked")
-    assert trainer.evaluate(make_trial()).curve
-    trainer._plan = replace(trainer._plan, captured=True)
-    with pytest.raises(DeviceFailedError, match="no kernel image is available"):
-        trainer.evaluate(make_trial(), reports)
-    assert not reports
-
-
 def test_a_batch_of_one_trains(make_trainer: MakeTrainer, make_trial: MakeTrial) -> None:
     evaluation = make_trainer(seeds=1, batch_size=22).evaluate(make_trial(epochs=1))
     assert not evaluation.diverged, "the last batch has one image"
@@ -310,20 +184,10 @@ def test_threads_are_set_only_if_asked(make_trainer: MakeTrainer) -> None:
     assert torch.get_num_threads() == 1
 
 
-@pytest.mark.parametrize("name", ["seeds", "batch_size", "threads", "schedule_epochs", "early_validation"])
-@pytest.mark.parametrize("value", [0, -1, True, 1.5, "4"])
-def test_invalid_settings_are_refused(name: str, value: object) -> None:
-    with pytest.raises(TrainerError, match=f"{name} = {value}"):
-        TrainingSettings(**{name: value})
-
-
-@pytest.mark.parametrize(
-    "settings", [{"flops": "fvcore"}, {"flops_weight": -1.0}, {"device": "gpu"}, {"device": "cuda:99"}]
-)
-def test_invalid_choices_are_refused(make_trainer: MakeTrainer, settings: dict[str, Any]) -> None:
-    ((name, value),) = settings.items()
-    with pytest.raises(TrainerError, match=f"{name} = {value!r}"):
-        make_trainer(**settings)
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_an_unknown_device_is_refused(make_trainer: MakeTrainer, device: str) -> None:
+    with pytest.raises(TrainerError, match=f"device = {device!r}"):
+        make_trainer(device=device)
 
 
 def test_an_invalid_configuration_is_refused_before_training(

@@ -64,7 +64,7 @@ def test_the_price_of_an_operation_is_that_of_the_counter(name: str, stage: tupl
     assert price(name, channels, size) <= price("conv5x5", channels, size)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(6))
 def test_flops_are_a_constant_and_the_prices_of_live_operations(seed: int) -> None:
     cell = random_cell(seed)
     assert count_flops(cell) == expected_flops(cell)

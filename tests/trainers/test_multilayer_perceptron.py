@@ -9,8 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from fmnas.platform.problems import problem
-from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Trial
+from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real
 from fmnas.trainers.split import GUESSING_ERROR
 from fmnas.trainers.tables.multilayer_perceptron import SPACE, error
 from fmnas.trainers.tables.tables import digits_table
@@ -68,13 +67,6 @@ def test_a_training_that_does_not_converge_does_not_warn() -> None:
     assert 0.1 < error(few, decode([0, 2, 0, 1, 0], [-0.99, 0.0, 0.0])) < 0.9
     with pytest.warns(ConvergenceWarning):
         MLPClassifier((40,), solver="sgd", random_state=2).fit(few.train_inputs, few.train_labels)
-
-
-def test_the_seed_has_no_effect() -> None:
-    configuration = decode(*PUBLISHED_PROTOCOL[0][:2])
-    trainer = problem("mlp_digits").trainer
-    first, second = (trainer.evaluate(Trial(i, configuration, 1, "random", seed=i)) for i in (1, 2))
-    assert first.objective == second.objective
 
 
 def test_a_diverged_training_has_the_error_of_guessing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The network: parameters and FLOPs of six known cells, wiring against a slow reference, initialisation."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
-from fmnas.trainers.images.network import Network, build_network, count_flops, flops_of_form, flops_ratio, operation
+from fmnas.trainers.images.network import Network, build_network, count_flops, flops_ratio, operation
 
 
 def cell_of(inputs: str, operations: str, output: int) -> Cell:
@@ -76,16 +75,6 @@ def test_flops_are_the_authors(name: str) -> None:
     assert flops_ratio(cell, "pthflops") == pthflops / 35_720_464
 
 
-def test_the_conventions_order_cheap_operations_differently() -> None:
-    def chain_of(operation: str) -> Cell:
-        return replace(largest_cell(), operations=((operation, operation),) * 4)
-
-    pool, conv = chain_of("maxpool5x5"), chain_of("conv1x1")
-    assert count_flops(pool) < count_flops(conv)
-    assert count_flops(pool, "pthflops") > count_flops(conv, "pthflops")
-    assert count_flops(pool) == count_flops(chain_of("identity"))
-
-
 def apply_slowly(module: nn.Module, name: str, x: Tensor) -> Tensor:
     """An operation in plain torch, with the module's weights; BatchNorm uses the statistics of the batch."""
     if name == "identity":
@@ -125,28 +114,12 @@ def forward_slowly(network: Network, cell: Cell, x: Tensor) -> Tensor:
     return functional.linear(x.reshape(len(x), -1), network.classifier.weight, network.classifier.bias)
 
 
-@pytest.mark.parametrize("cell", [*(entry[0] for entry in KNOWN.values()), *random_cells(6, seed=1)])
+@pytest.mark.parametrize("cell", [*(entry[0] for entry in KNOWN.values()), *random_cells(2, seed=1)])
 def test_the_network_is_the_function_of_all_four_states(cell: Cell) -> None:
     images = torch.randn(3, 1, 28, 28, generator=torch.Generator().manual_seed(2))
     network = network_of(cell).train()
     with torch.no_grad():
         torch.testing.assert_close(network(images), forward_slowly(network, cell, images), rtol=1e-4, atol=1e-4)
-
-
-def test_the_two_outputs_do_not_change_places() -> None:
-    """S(-1) of the next cell is the chosen state, S(0) is S4."""
-    cell = cell_of("90 91 01 02", "conv3x3 maxpool5x5 identity maxpool3x3 identity identity conv1x1 identity", 1)
-    network = network_of(cell).eval()
-    first, second = network.cells[0], network.cells[1]
-    values: dict[str, Tensor] = {}
-    for name, module in (("S1", first.states["1"]), ("S4", first.states["4"])):
-        module.register_forward_hook(lambda _, inputs, output, name=name: values.update({name: output}))
-    for number in (0, 1):
-        second.inputs[number].register_forward_hook(lambda _, x, out, n=number: values.update({f"in{n}": x[0]}))
-    with torch.no_grad():
-        network(torch.randn(1, 1, 28, 28, generator=torch.Generator().manual_seed(0)))
-    for state, number in (("S1", 0), ("S4", 1)):
-        torch.testing.assert_close(values[f"in{number}"], functional.max_pool2d(values[state], 2, 2, 1))
 
 
 def test_initialisation() -> None:
@@ -173,7 +146,7 @@ def test_initialisation() -> None:
 def test_weights_depend_on_the_generator_only() -> None:
     state = torch.get_rng_state()
     one, same, other = network_of(largest_cell(), 1), network_of(largest_cell(), 1), network_of(largest_cell(), 2)
-    flops_of_form.cache_clear()
+    count_flops.cache_clear()
     count_flops(largest_cell())
     assert torch.equal(state, torch.get_rng_state())
     for a, b in zip(one.state_dict().values(), same.state_dict().values(), strict=True):

@@ -1,6 +1,5 @@
 """Trainings in one program equal the plain ones, also if one diverges."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -16,7 +15,6 @@ from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images import cuda_graph
 from fmnas.trainers.images.batches import DeviceData, normalise, streams, to_device, training_batches
 from fmnas.trainers.images.data import digits_set, search_split
-from fmnas.trainers.images.devices import deterministic_float32
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
@@ -27,7 +25,7 @@ pytestmark = pytest.mark.slow
 CPU, SEEDS = torch.device("cpu"), 3
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(5), joint_space()
-RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(4)}
+RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(2)}
 CHAINS = {name: replace(largest_cell(), operations=((name, name),) * 4) for name in OPERATIONS}
 DEAD = {"dead states": replace(CHAINS["sepconv3x3"], inputs=((-1, 0), (0, 1), (1, 2), (0, 1)), output=1)}
 ALL = {"all operations": replace(largest_cell(), operations=tuple(zip(OPERATIONS[::2], OPERATIONS[1::2], strict=True)))}
@@ -68,7 +66,7 @@ def begin(learner: StackedLearner, rate: float) -> None:
     learner._rate.fill_(rate)
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", [*DEAD, *ALL, *RANDOM, "maxpool5x5"])
 def test_a_step_is_the_plain_one(digits: DeviceData, name: str) -> None:
     learner, plain = both(name, digits, 4, torch.float32)
     begin(learner, SCHEDULE.learning_rate)
@@ -89,14 +87,14 @@ def test_a_step_is_the_plain_one(digits: DeviceData, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*ALL, *DEAD])
-def test_twenty_steps_in_double_precision(digits: DeviceData, name: str) -> None:
+def test_six_steps_in_double_precision(digits: DeviceData, name: str) -> None:
     learner, plain = both(name, digits, 2, torch.float64)
     begin(learner, 1e-3)
-    losses = torch.stack([learner.step(2) for _ in range(20)], dim=1)
+    losses = torch.stack([learner.step(2) for _ in range(6)], dim=1)
     for number, one in enumerate(plain):
         one._network.train()
         one._optimizer.param_groups[0]["lr"] = 1e-3
-        batches = islice(training_batches(digits, streams(1, number), 2), 20)
+        batches = islice(training_batches(digits, streams(1, number), 2), 6)
         steps = [train_step(one._network, one._optimizer, images.double(), labels) for images, labels in batches]
         assert steps[0] != steps[-1]
         assert losses[number].tolist() == pytest.approx(steps, rel=1e-6, abs=1e-6)
@@ -141,8 +139,7 @@ def test_an_epoch_and_its_validation(digits: DeviceData) -> None:
     torch.testing.assert_close(learner._stack.weights.detach(), weights_of(plain, learner), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("name", "bad"), [("dead states", float("nan")), ("all operations", 1e38)])
 def test_a_diverged_training_does_not_affect_the_others(noise_split: Split, name: str, bad: float) -> None:
     """Also from the start: numbers that are not finite never reach the others."""
     cell, context = CELLS[name], TrainingContext(to_device(noise_split, CPU), 8, 10)
@@ -169,15 +166,6 @@ def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData
     assert learner.train([0.01])[1] is None
 
 
-def test_a_learner_continues_from_a_state(digits: DeviceData) -> None:
-    cell, context = CELLS["random2"], TrainingContext(digits, 16, 12)
-    learner, later = (stack_learner(networks_of(cell), cell, context) for _ in range(2))
-    learner.train([0.02])
-    later.load_state_dict(copy.deepcopy(learner.state_dict()))
-    assert learner.train([0.01]) == later.train([0.01])
-    assert torch.equal(learner._stack.weights, later._stack.weights)
-
-
 def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps before the recording leave no trace; the graph is a stand-in."""
 
@@ -187,32 +175,9 @@ def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.Monkey
         return SimpleNamespace(replay=step)
 
     monkeypatch.setattr(cuda_graph, "_record", record)
-    cell, context = CELLS["random3"], TrainingContext(digits, 16, 12)
+    cell, context = CELLS["dead states"], TrainingContext(digits, 16, 12)
     learner, with_graph = (stack_learner(networks_of(cell), cell, context) for _ in range(2))
     with_graph.capture()
     for rate in (0.02, 0.01):
         assert with_graph.train([rate]) == learner.train([rate])
     assert torch.equal(learner._stack.weights, with_graph._stack.weights)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", CELLS)
-def test_replayed_steps_are_the_steps(name: str) -> None:
-    """On a GPU: the graph, the same operations one by one, and the plain loop on the CPU."""
-    gpu, split = torch.device("cuda"), search_split(digits_set(), 200, 150)
-    cell = CELLS[name]
-    learners = []
-    with deterministic_float32(gpu):
-        for capture in (False, True):
-            context = TrainingContext(to_device(split, gpu), 48, 50)
-            draws = [streams(1, number) for number in range(SEEDS)]
-            learners.append(StackedLearner(Stack(networks_of(cell), cell, gpu), SCHEDULE, draws, context))
-            if capture:
-                learners[-1].capture()
-            learners[-1].train_epoch(1e-4)
-    learner, plain = both(name, to_device(split, CPU), 48, torch.float32)
-    for one in plain:
-        assert one.train_epoch(1e-4)
-    torch.testing.assert_close(learners[0]._stack.weights, learners[1]._stack.weights, rtol=1e-5, atol=1e-6)
-    actual, expected = learners[1]._stack.weights.detach().cpu(), weights_of(plain, learner)
-    torch.testing.assert_close(actual, expected, rtol=1e-2, atol=1e-4)

@@ -20,12 +20,32 @@ VALUES = {
     ],
     **json.loads((Path(__file__).parent / "golden_functions.json").read_text()),
 }
+LINEAR = (([0.5] * 8, [0] * 8), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0, 1, 0, 0, 0, 0, 1, 0]))
+for weights, values in {"gaussian": (0.96752976, -0.91631659), "laplace": (-6.08747891, 25.96496675)}.items():
+    points = [(x, h, value) for (x, h), value in zip(LINEAR, values, strict=True)]
+    VALUES |= {f"mivabo_{weights}": points, f"mivabo_{weights}_at_most_2": points}
 OPTIMA = {
     "func2c": ([0.04492, -0.35633], [1, 1]),
     "func3c": ([0.04492, -0.35633], [1, 1, 0]),
     "ackley5c": ([0.0], [8] * 5),
     "ackley53c": ([0.0] * 3, [0] * 50),
     "ackley53c_gebo": ([0.0] * 3, [0] * 50),
+    "mivabo_gaussian": (
+        [0.41944743757630903, 0.0, 0.3628580106550362, 0.5084052921737383, 0.0, 0.020672581172756666, 0.0, 0.0],
+        [1, 1, 1, 1, 0, 0, 1, 1],
+    ),
+    "mivabo_gaussian_at_most_2": (
+        [0.0, 0.9073758109054214, 0.30909924554286045, 0.0, 0.4795057474302086, 1.0, 1.0, 1.0],
+        [0, 0, 1, 0, 0, 0, 0, 1],
+    ),
+    "mivabo_laplace": (
+        [1.0, 0.0, 0.5373263125590663, 0.0, 0.0, 1.0, 0.6933648730125966, 0.0],
+        [0, 1, 1, 1, 0, 0, 1, 1],
+    ),
+    "mivabo_laplace_at_most_2": (
+        [0.3905418382503356, 0.0, 0.558919176470506, 0.0, 0.0, 0.30209932017223423, 1.0, 0.0],
+        [0, 0, 0, 1, 0, 0, 1, 0],
+    ),
     "pressure_vessel": ([-1.0] * 2, [0, 0]),
     "pressure_vessel_constrained": ([-0.559858194709572, -0.35149107227964344], [0, 0]),
     "speed_reducer": ([-1.0] * 6, [0]),
@@ -82,18 +102,3 @@ def test_nominal_spaces(name: str) -> None:
     assert [v.vertices for v in space.discrete] == [tuple(range(n)) for n in sizes]
     for variable, n in zip(space.discrete, sizes, strict=True):
         assert variable.adjacency.sum() == n * (n - 1), "every value is adjacent to every other"
-
-
-@pytest.mark.parametrize(
-    ("name", "reals", "integers"),
-    [
-        *((name, 2, [99, 99]) for name in ("pressure_vessel", "pressure_vessel_constrained")),
-        *((name, 6, [11]) for name in ("speed_reducer", "speed_reducer_constrained")),
-        *((name, 3, [284]) for name in ("environmental_model", "environmental_model_correct")),
-    ],
-)
-def test_ordered_spaces_without_noise(name: str, reals: int, integers: list[int]) -> None:
-    problem = SYNTHETIC[name]
-    assert problem.trainer.noise == 0.0
-    assert [(v.low, v.high, v.log) for v in problem.space.continuous] == [(-1.0, 1.0, False)] * reals
-    assert [(v.low, v.high) for v in problem.space.discrete] == [(0, high) for high in integers]

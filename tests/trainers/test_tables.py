@@ -12,13 +12,13 @@ from sklearn.model_selection import train_test_split
 from fmnas.trainers import DataError
 from fmnas.trainers.split import ImageSet
 from fmnas.trainers.tables import tables
-from fmnas.trainers.tables.tables import Table, diabetes_table, digits_table, fashion_mnist_table
+from fmnas.trainers.tables.tables import digits_table, fashion_mnist_table, sklearn_table
 
 Numbered = Callable[[int, int], ImageSet]
 
 
 def test_the_diabetes_table_is_scikit_learns() -> None:
-    table = diabetes_table()
+    table = sklearn_table("diabetes")
     features, targets = load_diabetes(return_X_y=True)
     assert table.features.shape == (442, 10)
     assert np.array_equal(table.features, features)
@@ -76,19 +76,3 @@ def test_any_labels_are_split_by_class(labels: list[int]) -> None:
     for label in set(labels):
         rows = [row for row, other in enumerate(labels) if other == label]
         assert [row for row in train if labels[row] == label] == rows[: int(0.7 * len(rows))]
-
-
-FEATURES, TARGETS = np.zeros((3, 2)), np.zeros(3)
-
-
-@pytest.mark.parametrize(
-    ("features", "targets"),
-    [
-        *[(FEATURES[:2], TARGETS), (FEATURES[:, 0], TARGETS), (FEATURES.astype(np.float32), TARGETS)],
-        *[(FEATURES * np.nan, TARGETS), (FEATURES, TARGETS + np.inf), (FEATURES, FEATURES)],
-        (FEATURES[:0], TARGETS[:0]),
-    ],
-)
-def test_invalid_tables_are_refused(features: np.ndarray, targets: np.ndarray) -> None:
-    with pytest.raises(DataError, match=r"x: (features|targets)"):
-        Table(features, targets, "x", "here")

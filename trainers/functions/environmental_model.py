@@ -27,7 +27,6 @@ minimum is 1e-9 lower, within 1e-5 of it. GEBO's paper prints 0.034 for 40 rando
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,59 +34,46 @@ import numpy as np
 from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.functions.synthetic import Function, function_problem, mixed_space
 
-Measurements = Floats
-
 PLACES = np.array([[0.0], [1.0], [2.5]])  # [3, 1]
 MEASUREMENT_TIMES = np.array([[15.0, 30.0, 45.0, 60.0]])  # [1, 4]
 
 
-@dataclass(frozen=True)
-class Spills:
-    """The unknowns M, D, L and tau."""
+TRUTH = (10.0, 0.07, 1.505, 30.1525)
+"""M, D, L and tau."""
 
-    M: float
-    D: float
-    L: float
-    tau: float
-
-
-TRUTH = Spills(M=10.0, D=0.07, L=1.505, tau=30.1525)
-
-Exponent = Callable[[float], Measurements]
+Exponent = Callable[[float], Floats]
 """Maps D to the logarithm of E at each measurement [3, 4]."""
 
 
-def diffusion(D: float) -> Measurements:
+def diffusion(D: float) -> Floats:
     """-s^2 / (4 D t)."""
     return -(PLACES**2) / (4 * D * MEASUREMENT_TIMES)
 
 
-def published_code(D: float) -> Measurements:
+def published_code(D: float) -> Floats:
     """-(s^2 / 4) D t, the error of the published code."""
     return -(PLACES**2) / 4 * D * MEASUREMENT_TIMES
 
 
-def spills(configuration: Mapping[str, Any]) -> Spills:
-    """Decode a configuration."""
+def spills(configuration: Mapping[str, Any]) -> tuple[float, float, float, float]:
+    """Decode M, D, L and tau."""
     u1, u2, u3 = (configuration[f"x{i}"] + 1.0 for i in range(1, 4))
-    return Spills(7 + 3 * u1, 0.02 + 0.05 * u2, 0.01 + 1.495 * u3, 30.01 + configuration["h1"] / 1000)
+    return 7 + 3 * u1, 0.02 + 0.05 * u2, 0.01 + 1.495 * u3, 30.01 + configuration["h1"] / 1000
 
 
-def concentrations(spill: Spills, exponent: Exponent) -> Measurements:
+def concentrations(M: float, D: float, L: float, tau: float, exponent: Exponent) -> Floats:
     """c at each place and time [3, 4]."""
-    first = spill.M / np.sqrt(4 * np.pi * spill.D * MEASUREMENT_TIMES) * np.exp(exponent(spill.D))
-    after = np.where(
-        spill.tau < MEASUREMENT_TIMES, MEASUREMENT_TIMES - spill.tau, np.inf
-    )  # before tau it has not happened
-    spread = 4 * spill.D * after
-    second = spill.M / np.sqrt(np.pi * spread) * np.exp(-((PLACES - spill.L) ** 2) / spread)
+    first = M / np.sqrt(4 * np.pi * D * MEASUREMENT_TIMES) * np.exp(exponent(D))
+    after = np.where(tau < MEASUREMENT_TIMES, MEASUREMENT_TIMES - tau, np.inf)  # before tau it has not happened
+    spread = 4 * D * after
+    second = M / np.sqrt(np.pi * spread) * np.exp(-((PLACES - L) ** 2) / spread)
     return np.asarray(first + second)
 
 
 def misfit(exponent: Exponent) -> Function:
     """The objective for this exponent."""
-    measured = concentrations(TRUTH, exponent)
-    return lambda configuration: float(np.square(measured - concentrations(spills(configuration), exponent)).sum())
+    measured = concentrations(*TRUTH, exponent)
+    return lambda configuration: float(np.square(measured - concentrations(*spills(configuration), exponent)).sum())
 
 
 SPACE = mixed_space(3, (285,), ordered=True)

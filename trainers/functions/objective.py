@@ -15,15 +15,17 @@ Beside the configuration, the function may have these parameters:
 
 import inspect
 import math
-import sys
-import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from numbers import Real as RealNumber
 from time import perf_counter
+from traceback import extract_tb
 from typing import Any
 
-from fmnas.search_spaces import Evaluation, FmnasError, Real, Space, Trial
-from fmnas.search_spaces.variables import Discrete, Variable
+import numpy as np
+
+from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial
+from fmnas.search_spaces.variables import Variable
 from fmnas.trainers.contract import (
     Clock,
     DeviceFailedError,
@@ -36,6 +38,7 @@ from fmnas.trainers.contract import (
     never_stop,
     no_report,
 )
+from fmnas.trainers.memory import device_failure
 from fmnas.trainers.problem import Problem
 
 Function = Callable[..., Any]
@@ -63,16 +66,26 @@ def objective(
     epochs: full fidelity, for a function with that parameter. dataset: name of its data, for reports and MLflow.
     Raises TrainerError for invalid settings or parameters, SpaceError for invalid variables.
     """
-    space = _as_space(variables)
-    _check_settings(penalty, minimum, log_objective, epochs)
+    try:
+        space = variables if isinstance(variables, Space) else Space(variables)
+    except (TypeError, AttributeError):
+        raise TrainerError(
+            f"@objective({variables!r}): it needs a list of variables: write @objective([Real(...), Nominal(...)])"
+        ) from None
+    for name, value in (("penalty", penalty), ("minimum", minimum)):
+        if value is not None:
+            finite_number(value, f"{name} =")
+    if log_objective and penalty is not None and penalty <= 0:
+        raise TrainerError(f"penalty = {penalty}: with log_objective it must be above 0")
+    if type(epochs) is not int or epochs < 1:
+        raise TrainerError(f"epochs = {epochs!r}: it must be an integer of at least 1")
 
     def decorate(function: Function) -> Problem:
-        parameters = _accepted_parameters(function)
-        if epochs > 1 and "epochs" not in parameters:
-            raise TrainerError(f"epochs = {epochs}: {_name(function)} has no parameter epochs; add it, or omit epochs")
+        if "epochs" not in _accepted_parameters(function) and epochs > 1:
+            raise TrainerError(f"epochs = {epochs}: the function has no parameter epochs; add it, or omit epochs")
         return Problem(
             space=space,
-            build=lambda data, hardware: ObjectiveTrainer(space, function, positive=log_objective),
+            build=lambda data, hardware: FunctionTrainer(space, function, positive=log_objective),
             penalty=penalty,
             epochs=epochs,
             log_objective=log_objective,
@@ -85,15 +98,22 @@ def objective(
     return decorate
 
 
-class ObjectiveTrainer:
-    """Evaluates trials by calling a user's function: objective = function(configuration, ...).
+class FunctionTrainer:
+    """Evaluates trials by a function: objective = function(configuration, ...) + noise x U[0, 1), by its seed.
 
     The reported values are the evaluation's curve if every epoch was reported. Cancellation raises in `report`.
     """
 
-    def __init__(self, space: Space, function: Function, positive: bool = False, clock: Clock = perf_counter) -> None:
-        """positive: whether the objective must be above 0."""
-        self.space = space
+    def __init__(
+        self,
+        space: Space,
+        function: Function,
+        noise: float = 0.0,
+        positive: bool = False,
+        clock: Clock = perf_counter,
+    ) -> None:
+        """noise: its width, 0 or more. positive: whether the objective must be above 0."""
+        self.space, self.noise = space, noise
         self._function, self._positive, self._clock = function, positive, clock
         self._parameters = _accepted_parameters(function)
 
@@ -114,12 +134,14 @@ class ObjectiveTrainer:
         except FmnasError:
             raise
         except (Exception, SystemExit) as error:
-            if failure := _device_failure(error):
+            if failure := device_failure(error):
                 raise DeviceFailedError(failure) from error
             raise TrainingFailedError(_failure_message(error, self._function)) from error
         value = finite_number(result, "it returned")
         if self._positive and value <= 0:
             raise TrainerError(f"it returned {value}: with log_objective it must be above 0")
+        if self.noise:
+            value += self.noise * np.random.default_rng(np.random.SeedSequence(trial.seed)).random()
         values = tuple(curve.values()) if len(curve) == trial.epochs else ()
         return Evaluation(value, epochs=trial.epochs, curve=values, seconds=self._clock() - start)
 
@@ -133,8 +155,7 @@ def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop)
     def listen(epoch: int, value: float) -> None:
         value = finite_number(value, f"for epoch {epoch!r} it reported")
         previous = max(values, default=0)
-        is_integer = isinstance(epoch, int) and not isinstance(epoch, bool)
-        if not is_integer or not previous < epoch <= epochs:
+        if type(epoch) is not int or not previous < epoch <= epochs:
             raise TrainerError(
                 f"it reported epoch {epoch!r} after {previous}: epochs must be integers from 1 to {epochs}, increasing"
             )
@@ -152,68 +173,25 @@ def finite_number(value: Any, what: str) -> float:
     what: the beginning of the message, e.g. "it returned".
     """
     plain = value.item() if getattr(value, "shape", None) == () else value
-    if not isinstance(plain, bool) and isinstance(plain, RealNumber):
-        try:
-            number = float(plain)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
-            return number
+    with suppress(OverflowError):
+        if not isinstance(plain, bool) and isinstance(plain, RealNumber) and math.isfinite(plain):
+            return float(plain)
     text = " ".join(repr(plain).split())[:MAX_VALUE_CHARS]
     raise TrainerError(f"{what} {text} ({type(value).__name__}): it must be a finite number")
 
 
-def _as_space(variables: Any) -> Space:
-    if isinstance(variables, Space):
-        return variables
-    if callable(variables) or not isinstance(variables, Iterable):
-        raise TrainerError("@objective needs the variables: write @objective([Real(...), Nominal(...)])")
-    variables = list(variables)
-    for variable in variables:
-        if not isinstance(variable, Real | Discrete):
-            raise TrainerError(f"variable {variable!r}: it must be a Real, Integer, Ordinal, Nominal or Graph")
-    return Space(variables)
-
-
-def _check_settings(penalty: float | None, minimum: float | None, log_objective: bool, epochs: int) -> None:
-    for name, value in (("penalty", penalty), ("minimum", minimum)):
-        if value is not None:
-            finite_number(value, f"{name} =")
-    if log_objective and penalty is not None and penalty <= 0:
-        raise TrainerError(f"penalty = {penalty}: with log_objective it must be above 0")
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise TrainerError(f"epochs = {epochs!r}: it must be an integer of at least 1")
-
-
 def _accepted_parameters(function: Function) -> list[str]:
     """Those of OPTIONAL_PARAMETERS that the function has. Raises TrainerError if it cannot be called with them."""
-    parameters = list(inspect.signature(function).parameters.values())
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if not parameters or parameters[0].kind not in positional or parameters[0].name in OPTIONAL_PARAMETERS:
-        raise TrainerError(f"{_name(function)}: its first parameter must be the configuration")
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    for parameter in parameters[1:]:
-        required = parameter.default is parameter.empty and parameter.kind not in variadic
-        if required and parameter.name not in OPTIONAL_PARAMETERS:
-            raise TrainerError(
-                f"{_name(function)}: unknown parameter {parameter.name!r}; allowed beside the configuration are "
-                f"{', '.join(OPTIONAL_PARAMETERS)}, and parameters with a default"
-            )
-    return [parameter.name for parameter in parameters[1:] if parameter.name in OPTIONAL_PARAMETERS]
-
-
-def _device_failure(error: BaseException) -> str:
-    """Why the error is a failure of a GPU; empty if it is the function's own, or it does not use one by torch."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return ""
-    from fmnas.trainers.images.devices import device_failure
-
-    return device_failure(error, torch.device("cuda"))
-
-
-def _name(function: Function) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+    signature = inspect.signature(function)
+    names = [name for name in OPTIONAL_PARAMETERS if name in signature.parameters]
+    try:
+        signature.bind({}, **dict.fromkeys(names))
+    except TypeError as error:
+        raise TrainerError(
+            f"{getattr(function, '__name__', function)}{signature}: {error}; its first parameter must be the "
+            f"configuration, and the others any of {', '.join(OPTIONAL_PARAMETERS)} or have a default"
+        ) from None
+    return names
 
 
 def _failure_message(error: BaseException, function: Function) -> str:
@@ -221,10 +199,7 @@ def _failure_message(error: BaseException, function: Function) -> str:
     text = str(error).strip()
     if len(text) > FIRST_CHARS + LAST_CHARS:
         text = f"{text[:FIRST_CHARS]} ... {text[-LAST_CHARS:]}"
-    if isinstance(error, SystemExit):
-        message = f"it called sys.exit({error.code!r})"
-    else:
-        message = ": ".join(part for part in (type(error).__name__, text) if part)
+    message = ": ".join(part for part in (type(error).__name__, text) if part)
     file = getattr(getattr(function, "__code__", None), "co_filename", "")
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == file]
     return f"{message} ({file.rpartition('/')[2]}, line {lines[-1]})" if lines else message

@@ -15,15 +15,14 @@ the value is divided by 3: values of the two forms cannot be compared. GEBO's pa
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
+from fmnas.search_spaces import Integer, Nominal, Real, Space
 from fmnas.search_spaces.variables import Floats
-from fmnas.trainers.contract import Clock, Report, Stop, TrainerError, check_trial, never_stop, no_report
+from fmnas.trainers.functions.objective import FunctionTrainer
 from fmnas.trainers.problem import Problem
 
 Function = Callable[[Mapping[str, Any]], float]
@@ -31,26 +30,6 @@ Function = Callable[[Mapping[str, Any]], float]
 
 PUBLISHED_NOISE = 1e-6
 """Width of the one-sided noise in the published code."""
-
-
-class FunctionTrainer:
-    """Evaluates trials by a function: objective = function(configuration) + noise x U[0, 1), from the trial's seed."""
-
-    def __init__(self, space: Space, function: Function, noise: float = 0.0, clock: Clock = time.perf_counter) -> None:
-        """noise: its width, 0 or more; TrainerError otherwise."""
-        if not (math.isfinite(noise) and noise >= 0):
-            raise TrainerError(f"noise = {noise}: it must be a finite number of at least 0")
-        self.space, self.noise, self._function, self._clock = space, noise, function, clock
-
-    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
-        """Call the function, without reports. Raises SpaceError outside the space, TrainerError unless it is finite."""
-        start = self._clock()
-        check_trial(trial, self.space)
-        value = float(self._function(trial.configuration))
-        if not math.isfinite(value):
-            raise TrainerError(f"trial {trial.id}: the function is {value} at {trial.configuration}; it must be finite")
-        draw = np.random.default_rng(np.random.SeedSequence(trial.seed)).random() if self.noise else 0.0
-        return Evaluation(value + self.noise * draw, epochs=trial.epochs, seconds=self._clock() - start)
 
 
 def mixed_space(continuous: int, sizes: tuple[int, ...], ordered: bool = False) -> Space:

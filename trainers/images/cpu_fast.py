@@ -102,11 +102,6 @@ PAIRED_LANES = 16
 """Floats per register for which pairs of pixels are used."""
 
 
-def machine_lanes() -> int:
-    """Floats per vector register that torch uses on this CPU."""
-    return 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
-
-
 def rearrange(conv: nn.Conv2d, lanes: int) -> nn.Module:
     """The fastest form of a convolution that preserves the size; it shares the parameters of `conv`."""
     size, channels = conv.kernel_size[0], conv.in_channels
@@ -213,7 +208,8 @@ class FastNetwork(nn.Module):
     def __init__(self, network: Network, lanes: int | None = None) -> None:
         """lanes: floats per vector register; None: this machine's."""
         super().__init__()
-        first, lanes = network.cells[0], lanes or machine_lanes()
+        first = network.cells[0]
+        lanes = lanes or (16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8)
         assert isinstance(first, CellModule)
         kept = {network.stem, *first.inputs}  # `forward` fuses them
         replace_layers(network, lambda layer: None if layer in kept else _faster(layer, lanes))

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fmnas.trainers.allocator import error_text
 from fmnas.trainers.contract import DeviceFailedError
+from fmnas.trainers.memory import error_text
 
 WARM_UP = 3
 """Steps before the recording, in which libraries choose their kernels and allocate memory."""
@@ -47,11 +47,9 @@ def capture_graph(
 def _original_error(error: BaseException) -> BaseException | None:
     """Out of memory or an interruption, which an error at the end of the capture may hide."""
     cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, torch.OutOfMemoryError) or not isinstance(cause, Exception):
-            return cause
+    while isinstance(cause, Exception) and not isinstance(cause, torch.OutOfMemoryError):
         cause = cause.__context__
-    return None
+    return cause
 
 
 def _record(step: Callable[[], object], first_step: Callable[[], object]) -> torch.cuda.CUDAGraph:

@@ -7,20 +7,16 @@ The best configurations are trained again on all images that the search used, an
 search's training images, its validation images, the images it did not use; a number to train on takes the first.
 """
 
-import logging
 import os
 from pathlib import Path
 
 import numpy as np
 
-from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import DataError, optional_module
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist
 from fmnas.trainers.images.image_files import load_user_images
 from fmnas.trainers.problem import USER_SETS, DataSettings
-from fmnas.trainers.split import IMAGE_SIZE, Bytes, ImageSet, Split, permutation
-
-logger = logging.getLogger(__name__)
+from fmnas.trainers.split import IMAGE_SIZE, ImageSet, Split, permutation
 
 
 def image_set(data: DataSettings) -> ImageSet:
@@ -29,24 +25,25 @@ def image_set(data: DataSettings) -> ImageSet:
     Raises DataError: an unknown name, no root for a set of the user's, or data that are missing or damaged.
     """
     if data.name == "fashion_mnist":
-        return fashion_mnist_set(data.path)
+        return fashion_mnist_set(data.root)
     if data.name == "digits":
         return digits_set()
-    if data.name not in USER_SETS:
-        raise DataError(f"data.name = {data.name}: it must be fashion_mnist, digits, {' or '.join(USER_SETS)}")
-    if data.path is None:
-        raise DataError(f"data.root: missing; data.name = {data.name} needs the folder or file with its images")
-    return load_user_images(data.name, data.path)
+    if data.name not in USER_SETS or data.root is None:
+        raise DataError(
+            f"data.name = {data.name}, data.root = {data.root}: the name must be fashion_mnist, digits, or "
+            f"{' or '.join(USER_SETS)} with the folder or file of its images as data.root"
+        )
+    return load_user_images(data.name, data.root)
 
 
-def fashion_mnist_set(root: Path | None = None) -> ImageSet:
+def fashion_mnist_set(root: str | Path | None = None) -> ImageSet:
     """FashionMNIST's 60,000 images and 10,000 test images.
 
     root: the folder with the data; None: FMNAS_DATA, or the usual places if that is not set. Raises DataError: data are
     missing or damaged.
     """
-    environment = os.environ.get("FMNAS_DATA")
-    return find_fashion_mnist(root or (Path(environment) if environment else None), default_cache())
+    given = root or os.environ.get("FMNAS_DATA")
+    return find_fashion_mnist(Path(given) if given else None, default_cache())
 
 
 def digits_set() -> ImageSet:
@@ -55,23 +52,18 @@ def digits_set() -> ImageSet:
     They have no test images; those that a search did not use serve. Raises TrainerError without scikit-learn.
     """
     digits = optional_module("sklearn.datasets", "data.name = digits").load_digits()
-    images = _enlarge(digits.images / 16.0)  # grey levels are 0..16
+    nearest = np.arange(IMAGE_SIZE) * digits.images.shape[-1] // IMAGE_SIZE
+    enlarged = (digits.images / 16.0)[:, nearest[:, None], nearest]  # by the nearest pixel; grey levels are 0..16
+    images = np.rint(enlarged * 255.0).astype(np.uint8)
     return ImageSet("digits", "scikit-learn", images, digits.target.astype(np.uint8), test_on_unused=True)
-
-
-def _enlarge(images: Floats) -> Bytes:
-    """Grey levels [n, 8, 8] in [0, 1] to uint8 [n, 28, 28] by the nearest pixel, exact on any machine."""
-    nearest = np.arange(IMAGE_SIZE) * images.shape[-1] // IMAGE_SIZE
-    return np.rint(images[:, nearest[:, None], nearest] * 255.0).astype(np.uint8)
 
 
 def search_split(source: ImageSet, train: int, validation: int) -> Split:
     """`train` images to train on, `validation` others to validate on. Raises DataError for sizes that do not fit."""
     order = _order(source, train, validation)
     first, last = order[:train], order[len(order) - validation :]
-    logger.info("%s (%s): %d images to train on, %d to validate on", source.name, _place(source), train, validation)
     parts = source.images[first], source.labels[first], source.images[last], source.labels[last]
-    return Split(*parts, source.name, _place(source), digest=source.digest)
+    return Split(*parts, source.name, source.place, digest=source.digest)
 
 
 def final_split(source: ImageSet, train: int, validation: int, images: int) -> Split:
@@ -86,8 +78,8 @@ def final_split(source: ImageSet, train: int, validation: int, images: int) -> S
         most, held_out = train + validation, (source.images[unused], source.labels[unused])
     elif source.test_images is None or source.test_labels is None:
         raise DataError(
-            f"data.root = {source.place}: no test images, so nothing can be retrained and tested; add test_images and "
-            "test_labels (in a folder, the t10k files) to the same images"
+            f"{source.name} ({source.place}): no test images, so nothing can be retrained and tested; add test_images "
+            "and test_labels (in a folder, the t10k files) to the same images"
         )
     else:
         most, held_out = len(order), (source.test_images, source.test_labels)
@@ -99,12 +91,7 @@ def final_split(source: ImageSet, train: int, validation: int, images: int) -> S
             "so none is left to test on; search with fewer"
         )
     parts = source.images[order[:images]], source.labels[order[:images]], *held_out
-    return Split(*parts, source.name, _place(source), for_tests=True, digest=source.digest)
-
-
-def _place(source: ImageSet) -> str:
-    """Where the data are from, for records."""
-    return f"given: {source.place}, SHA-256 {source.digest}" if source.digest else source.place
+    return Split(*parts, source.name, source.place, for_tests=True, digest=source.digest)
 
 
 def _order(source: ImageSet, train: int, validation: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

@@ -1,4 +1,4 @@
-"""The devices that networks train on: deterministic float32, and whether a failure is the device's."""
+"""The devices that networks train on, and deterministic float32 on a GPU."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -6,14 +6,11 @@ from typing import Any
 
 import torch
 
-from fmnas.trainers.allocator import error_text, release_gpu_cache
 from fmnas.trainers.contract import DeviceFailedError, TrainerError
+from fmnas.trainers.memory import error_text, release_gpu_cache
 
 Flag = tuple[Any, str, Any]
 """A part of torch's backends, an attribute of it, and its value."""
-
-CONTEXT_BYTES = 2**30
-"""GPU memory of a process without its tensors, for context, libraries and graphs; about twice the typical."""
 
 
 def usable_device(name: str) -> torch.device:
@@ -25,11 +22,6 @@ def usable_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise TrainerError(f'device = {name!r} is not available: {reason}. "cpu" always is') from None
     return device
-
-
-def device_name(device: torch.device) -> str:
-    """The model of a GPU, e.g. "NVIDIA H200"; for another device its type, e.g. "cpu"."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def evaluation_batch(device: torch.device) -> int:
@@ -53,50 +45,18 @@ def deterministic_float32(device: torch.device) -> Iterator[None]:
         torch.cuda.empty_cache()  # refused indefinitely after a graph capture that did not end
     except RuntimeError as error:
         raise DeviceFailedError(f"{device} cannot be used by this process any more: {error_text(error)}") from error
-    with torch.cuda.device(device), _float32():
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    exact: list[Flag] = [(cudnn, "enabled", True), (cudnn, "benchmark", False), (cudnn, "deterministic", True)]
+    # torch 2.9 and later set the precision per operation; mixing that with the older flags is an error.
+    if hasattr(cudnn, "conv"):
+        exact += [(part, "fp32_precision", "ieee") for part in (cudnn.conv, matmul)]
+    else:
+        exact += [(part, "allow_tf32", False) for part in (cudnn, matmul)]
+    with torch.cuda.device(device), temporary_attributes(exact):
         try:
             yield
         finally:
             release_gpu_cache()
-
-
-def device_failure(error: BaseException, device: torch.device) -> str:
-    """Why the error of a training is a failure of the device; empty if it is the training's own, or unknown.
-
-    A GPU that fails keeps failing until its process ends, so one that does not respond after the error has failed.
-    Running out of memory is the training's own failure, unless other processes hold some of the memory: more is in use
-    than this process's tensors and CONTEXT_BYTES. Processes that have ended by now are not counted.
-    """
-    if device.type != "cuda":
-        return ""
-    try:
-        torch.cuda.synchronize(device)
-        free, total = torch.cuda.mem_get_info(device)
-        own = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
-    except RuntimeError as failure:
-        return f"{device} does not respond any more: {error_text(failure)}"
-    text = str(error)  # libraries other than torch report it in their own words
-    full = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in text or "ALLOC_FAILED" in text
-    if full and (foreign := total - free - own) > 0:
-        return (
-            f"{device} is out of memory, and other processes use {foreign / 2**30:.1f} of its {total / 2**30:.1f} GiB: "
-            "let fewer workers share it (increase workers.gpus)"
-        )
-    return ""
-
-
-@contextmanager
-def _float32() -> Iterator[None]:
-    """Temporarily set cuDNN's and cuBLAS's flags."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    wanted: list[Flag] = [(cudnn, "enabled", True), (cudnn, "benchmark", False), (cudnn, "deterministic", True)]
-    # torch 2.9 and later set the precision per operation; mixing that with the older flags is an error.
-    if hasattr(cudnn, "conv"):
-        wanted += [(part, "fp32_precision", "ieee") for part in (cudnn.conv, matmul)]
-    else:
-        wanted += [(part, "allow_tf32", False) for part in (cudnn, matmul)]
-    with temporary_attributes(wanted):
-        yield
 
 
 @contextmanager

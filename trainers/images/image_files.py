@@ -19,12 +19,12 @@ and their sizes (big-endian 32-bit), then the values (http://yann.lecun.com/exdb
 """
 
 import gzip
-import logging
 import os
 import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -36,21 +36,9 @@ from fmnas.trainers.contract import DataError
 from fmnas.trainers.problem import OWN
 from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes, ImageSet
 
-logger = logging.getLogger(__name__)
-
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 """Images and labels to train on, then test images and labels. A name may be followed by .gz."""
-KNOWN_SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
-"""Numbers of training and test images of the sets known by name."""
 ARRAYS = ("images", "labels", "test_images", "test_labels")
-
-
-def expand_user(path: Path, key: str) -> Path:
-    """A path with its ~ expanded. Raises DataError, naming `key`, if that home folder is unknown."""
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise DataError(f"{key} = {path}: unknown home folder; give an absolute path") from None
 
 
 def find_idx(folder: Path, name: str) -> Path | None:
@@ -58,79 +46,70 @@ def find_idx(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if os.path.isfile(path)), None)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file, decompressed if its name ends in .gz. Raises DataError that names the file."""
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read ({error}); if it is damaged, download it again") from None
-
-
-def parse_idx(content: bytes, path: Path) -> Bytes:
-    """The array in the content of an IDX file, read-only. Raises DataError that names `path`."""
-    if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise DataError(f"{path} is not an IDX file of unsigned bytes: it starts with {content[:4].hex() or 'nothing'}")
-    start = 4 + 4 * content[3]
-    try:
-        shape = struct.unpack_from(f">{content[3]}I", content, 4)
-        return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
-    except (struct.error, ValueError):
-        raise DataError(
-            f"{path} is truncated or damaged: its {len(content)} bytes do not match its header; download it again"
-        ) from None
+def idx_folder(root: Path, name: str) -> Path | None:
+    """`root`, or the folder of the set `name` that torchvision makes below it, if it has training images."""
+    below = "FashionMNIST" if name == "fashion_mnist" else name.upper()
+    return next((folder for folder in (root, root / below / "raw") if find_idx(folder, IDX_FILES[0])), None)
 
 
 def read_idx(path: Path) -> Bytes:
     """The array in an IDX file, plain or .gz, read-only. Raises DataError that names the file."""
-    return parse_idx(read_bytes(path), path)
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        if content[:3] != b"\0\0\x08":
+            raise ValueError(f"not an IDX file of unsigned bytes: it starts with {content[:4].hex() or 'nothing'}")
+        shape = struct.unpack_from(f">{content[3]}I", content, 4)
+        return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * content[3]).reshape(shape)
+    except (OSError, EOFError, zlib.error, struct.error, ValueError, IndexError) as error:
+        raise DataError(f"{path} cannot be read ({error}); if it is damaged, download it again") from None
 
 
-def dataset_name(name: str, root: Path | None) -> str:
+def dataset_name(name: str, root: str | Path | None) -> str:
     """The name in reports: `name`, or that of the file or folder for a custom set."""
     return name if name != OWN or root is None else Path(os.path.realpath(os.path.expanduser(root))).name or name
 
 
-def load_user_images(name: str, root: Path) -> ImageSet:
-    """The images in a folder or an .npz file. name: one of USER_SETS.
+def load_user_images(name: str, root: str | Path) -> ImageSet:
+    """The images in a folder or an .npz file. name: one of USER_SETS. Raises DataError as `read_images`."""
+    images = read_images(name, Path(os.path.expanduser(root)))
+    return replace(images, place=f"given: {images.place}, SHA-256 {images.digest}")
 
-    Raises DataError that names data.root and what is wrong: missing or damaged files or arrays, or a wrong shape, type
+
+def read_images(name: str, path: Path) -> ImageSet:
+    """The images in a folder or an .npz file, with their digest.
+
+    Raises DataError that names the path and what is wrong: missing or damaged files or arrays, or a wrong shape, type
     or size.
     """
-    path = expand_user(root, "data.root")
     try:
         arrays = _read_npz(path) if os.path.isfile(path) else _read_folder(path, name)
         arrays = {key: _check_array(key, array) for key, array in arrays.items()}
-        _check_sizes(name, arrays)
+        _check_sizes(arrays)
     except DataError as error:
-        raise DataError(f"data.root = {root}: {error}") from None
+        raise DataError(f"{path}: {error}") from None
     digest = sha256()
     for array in arrays.values():
         digest.update(np.array(array.shape, dtype="<i8").tobytes())
         digest.update(np.ascontiguousarray(array).tobytes())
-    title = dataset_name(name, root)
-    logger.info("%s from %s, SHA-256 %s", title, path, digest.hexdigest())
     tests = arrays.get("test_images"), arrays.get("test_labels")
+    title = dataset_name(name, path)
     return ImageSet(title, str(path), arrays["images"], arrays["labels"], *tests, digest.hexdigest())
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("not a zip archive, or truncated")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as content:
-                return {key: content[key] for key in ARRAYS if key in content.files}
+        if not zipfile.is_zipfile(path):
+            raise ValueError("not a zip archive, or truncated")
+        with np.load(path, allow_pickle=False) as content:
+            return {key: np.asarray(content[key]) for key in ARRAYS if key in content.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise DataError(f"not a readable .npz file of arrays ({error}); save them with numpy.savez") from None
 
 
 def _read_folder(root: Path, name: str) -> dict[str, NDArray[Any]]:
-    """The arrays of the IDX files in a folder or, for a set known by name, in torchvision's folder below it."""
-    below = root / name.upper() / "raw"
-    folder = below if name in KNOWN_SIZES and not find_idx(root, IDX_FILES[0]) and below.is_dir() else root
-    if not find_idx(folder, IDX_FILES[0]):
+    """The arrays of the IDX files in a folder."""
+    if (folder := idx_folder(root, name)) is None:
         raise DataError(
             f"not an .npz file, and not a folder with {IDX_FILES[0]} and {IDX_FILES[1]}, plain or .gz (and "
             f"{IDX_FILES[2]} and {IDX_FILES[3]} for test images), or no permission to read it"
@@ -141,8 +120,6 @@ def _read_folder(root: Path, name: str) -> dict[str, NDArray[Any]]:
 
 def _check_array(key: str, array: NDArray[Any]) -> Bytes:
     """The array as uint8. Raises DataError unless it has the type and shape of the table above."""
-    if not isinstance(array, np.ndarray):  # numpy returns the bytes of a member that is not an array
-        raise DataError(f"{key} is not a numpy array; save it with numpy.savez")
     what = f"{key} is {array.dtype} {list(array.shape)}"
     if key.endswith("images"):
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE) or not len(array):
@@ -154,15 +131,9 @@ def _check_array(key: str, array: NDArray[Any]) -> Bytes:
     return array.astype(np.uint8, copy=False)
 
 
-def _check_sizes(name: str, arrays: Mapping[str, Bytes]) -> None:
-    """Raises DataError unless each image has a label, and a set known by name has its number of images."""
+def _check_sizes(arrays: Mapping[str, Bytes]) -> None:
+    """Raises DataError unless there are images, and each has a label."""
     sizes = {key: len(arrays[key]) if key in arrays else None for key in ARRAYS}
     for images, labels in (ARRAYS[:2], ARRAYS[2:]):
         if sizes[images] != sizes[labels] or sizes["images"] is None:
             raise DataError(f"it has {sizes[images]} {images} and {sizes[labels]} {labels}; each image needs one label")
-    train, test = KNOWN_SIZES.get(name, (sizes["images"], sizes["test_images"]))
-    if sizes["images"] != train or sizes["test_images"] not in (None, test):
-        raise DataError(
-            f"it has {sizes['images']} images and {sizes['test_images'] or 'no'} test_images; {name} has {train} and "
-            f"{test}; for a different set, set data.name = {OWN}"
-        )

@@ -11,12 +11,9 @@ once on others. The best validation error of a search is biased, as the lowest o
 """
 
 import json
-import logging
-import math
 import time
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import get_args
 
 import torch
 
@@ -34,7 +31,7 @@ from fmnas.trainers.contract import (
 )
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
-from fmnas.trainers.images.devices import deterministic_float32, device_name, evaluation_batch, usable_device
+from fmnas.trainers.images.devices import deterministic_float32, evaluation_batch, usable_device
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 from fmnas.trainers.images.seed_parallelism import Task, Training, plan_training, train_side_by_side, wrap_device_errors
@@ -42,15 +39,13 @@ from fmnas.trainers.images.training import Learner, TrainingContext, plain_learn
 from fmnas.trainers.problem import Arrangement, FlopsConvention
 from fmnas.trainers.split import GUESSING_ERROR, Split
 
-logger = logging.getLogger(__name__)
-
 FLOPS_WEIGHT = 0.02
 """As in the paper (Sec. 5.3)."""
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings that are the same for every trial. Raises TrainerError for an invalid value.
+    """Settings that are the same for every trial.
 
     seeds: independent trainings per evaluation.
     batch_size: images per step.
@@ -75,16 +70,6 @@ class TrainingSettings:
     flops_weight: float = FLOPS_WEIGHT
     flops: FlopsConvention = "torch"
 
-    def __post_init__(self) -> None:
-        for name in ("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"):
-            value, optional = getattr(self, name), name not in ("seeds", "batch_size")
-            if not (value is None and optional) and (type(value) is not int or value < 1):
-                raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
-        if not 0 <= self.flops_weight < math.inf:
-            raise TrainerError(f"flops_weight = {self.flops_weight}: it must be a finite number of at least 0")
-        if self.flops not in get_args(FlopsConvention):
-            raise TrainerError(f"flops = {self.flops!r}: it must be one of {', '.join(get_args(FlopsConvention))}")
-
 
 class ImageTrainer:
     """Evaluates trials of the joint space on one split.
@@ -105,22 +90,22 @@ class ImageTrainer:
 
         checkpoints: where unfinished trainings are saved; None: nowhere. With `schedule_epochs`, finished ones of
         shorter trials are saved, too, for a longer trial of the same configuration and seed.
-        Raises TrainerError if the device is not available or does not support the arrangement, or if early_validation
-        exceeds the validation images. Sets torch's threads unless the settings say None.
+        Raises TrainerError if the device is not available or does not support the arrangement. Sets torch's threads
+        unless the settings say None.
         """
         self.settings = settings or TrainingSettings()
-        early, available = self.settings.early_validation, len(split.held_out_inputs)
-        if early is not None and early > available:
-            raise TrainerError(f"early_validation = {early}: it must be 1 to {available}, the validation images")
         self.space = joint_space()
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
         self._plan = plan = plan_training(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
         cudnn = torch.backends.cudnn.version() if device.type == "cuda" else None
-        self._conditions = Conditions(plan.mode, plan.captured, device_name(device), str(torch.__version__), cudnn)
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        self._conditions = Conditions(plan.mode, plan.captured, name, str(torch.__version__), cudnn)
         self._context = TrainingContext(to_device(split, device), self.settings.batch_size, evaluation_batch(device))
         self._checkpoints = checkpoints
-        self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
+        parts = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
+        digests = [sha256(part.tobytes()).digest() for part in parts] if checkpoints else []
+        self._data_fingerprint = sha256(b"".join(digests)).hexdigest()
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
 
@@ -178,7 +163,9 @@ class ImageTrainer:
 
         if plan.side_by_side == 1:
             return [train(number, task.report, task.stop) for number in task.numbers]
-        return train_side_by_side(train, len(task.numbers), plan.side_by_side, plan.threads, task.report, task.stop)
+        return train_side_by_side(
+            train, len(task.numbers), plan.side_by_side, plan.threads or 1, task.report, task.stop
+        )
 
     def _train(self, task: Task) -> list[Training]:
         """Train the task's networks; report after each epoch."""
@@ -186,7 +173,9 @@ class ImageTrainer:
         with wrap_device_errors(task, self._device):
             learner, rows = self._restore(task)  # rows: the errors of each epoch
             diverged = learner.diverged()
-        early, validates_twice = self.settings.early_validation, self._validates_twice(task.trial)
+        # The last epoch is validated as one of a longer trial, for the checkpoint, and then on all images.
+        early, is_saved = self.settings.early_validation, self._checkpoints is not None
+        validates_twice = early is not None and is_saved and self._is_continuable(task.trial)
         for epoch in range(task.trial.epochs):
             last = epoch + 1 == task.trial.epochs
             with wrap_device_errors(task, self._device):
@@ -203,11 +192,6 @@ class ImageTrainer:
             task.report_epoch(epoch, rows[epoch])
         columns = zip(*rows, strict=True)
         return [Training(errors, has_diverged) for errors, has_diverged in zip(columns, diverged, strict=True)]
-
-    def _validates_twice(self, trial: Trial) -> bool:
-        """Whether the last epoch is validated as one of a longer trial, for the checkpoint, and then on all images."""
-        early = self.settings.early_validation is not None
-        return early and self._checkpoints is not None and self._is_continuable(trial)
 
     def _schedule_length(self, trial: Trial) -> int:
         """The epochs of the trial's learning rate schedule."""
@@ -231,41 +215,19 @@ class ImageTrainer:
 
     def _restore(self, task: Task) -> tuple[Learner | StackedLearner, Rows]:
         """A learner and the errors of the epochs it has done: from a checkpoint, if there is one."""
-        learner = self._learner(task)
+        learner, trial = self._learner(task), task.trial
         if self._checkpoints is None:
             return learner, []
-        fingerprint, number = self._fingerprint(task.trial), task.numbers[0]
-        checkpoint = self._checkpoints.load(fingerprint, number, len(task.numbers))
-        if checkpoint is None:
-            return learner, []
-        rows, state = checkpoint
-        if len(rows) > task.trial.epochs:  # by a longer trial; its state is of a later epoch
-            self._checkpoints.log_unusable(fingerprint, number, f"it has {len(rows)} epochs, not {task.trial.epochs}")
-            return learner, []
-        try:
-            learner.load_state_dict(state)
-        except Exception as error:  # written by a different version of this program: anything may be missing
-            self._checkpoints.log_unusable(fingerprint, number, f"it does not fit ({type(error).__name__})")
-            return self._learner(task), []
-        return learner, rows
+        rows = self._checkpoints.restore(self._fingerprint(trial), task.numbers, trial.epochs, learner.load_state_dict)
+        return (self._learner(task), []) if rows is None else (learner, rows)
 
     def _save(self, task: Task, rows: Rows, learner: Learner | StackedLearner) -> None:
-        """Save a checkpoint if one is due. If that fails, log a warning."""
+        """Save a checkpoint if one is due."""
         if self._checkpoints is None:
             return
         trial, epochs = task.trial, len(rows)
-        if not (self._checkpoints.due(epochs) if epochs < trial.epochs else self._is_continuable(trial)):
-            return
-        try:
+        if epochs % self._checkpoints.every == 0 if epochs < trial.epochs else self._is_continuable(trial):
             self._checkpoints.save(self._fingerprint(trial), task.numbers[0], rows, learner.state_dict())
-        except OSError as error:
-            logger.warning(
-                "no checkpoint of trial %d in %s (%s): training continues without it. Check that this machine has the "
-                "run directory, and free space",
-                trial.id,
-                self._checkpoints.folder,
-                error.strerror or error,
-            )
 
     def _discard(self, trial: Trial) -> None:
         if self._checkpoints is not None:
@@ -294,11 +256,6 @@ def _resolve(errors: list[float | None]) -> tuple[list[bool], list[float]]:
     return [error is None for error in errors], [GUESSING_ERROR if error is None else error for error in errors]
 
 
-def _data_fingerprint(split: Split) -> str:
-    parts = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
-    return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
-
-
 def _mean(values: tuple[float, ...]) -> float:
     return sum(values) / len(values)
 
@@ -308,9 +265,6 @@ class FinalTrainer(ImageTrainer):
 
     A training that diverges, or whose logits on the test images are not finite, has the error of guessing.
     """
-
-    def __init__(self, split: Split, settings: TrainingSettings | None = None) -> None:
-        super().__init__(split, replace(settings or TrainingSettings(), early_validation=None))
 
     def _train(self, task: Task) -> list[Training]:
         """Train the task's networks; report once, at the end."""

@@ -14,7 +14,7 @@ The weights of all networks are one vector, so that an optimizer's step takes a 
 independent: no weight or gradient of one depends on the numbers of another.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,12 +48,13 @@ class Stack:
             self._network = StackedNetwork(cell, self.seeds)
         self._parts = {name: part.shape for name, part in self._network.named_parameters()}
         states = [network.state_dict() for network in networks]
-        self.weights = torch.cat([_concatenate(states, name).flatten() for name in self._parts])
+        self.weights = torch.cat([state[name].flatten() for name in self._parts for state in states])
         self.weights = self.weights.to(device).requires_grad_()
         numbers = torch.arange(self.seeds, dtype=torch.int32, device=device)
         counts = [shape.numel() for shape in self._parts.values()]
         self.owner = torch.cat([numbers.repeat_interleave(count // self.seeds) for count in counts])
-        self.statistics = {name: _concatenate(states, name).to(device) for name, _ in self._network.named_buffers()}
+        names = [name for name, _ in self._network.named_buffers()]
+        self.statistics = {name: torch.cat([state[name] for state in states]).to(device) for name in names}
 
     def __call__(self, images: Tensor) -> Tensor:
         """Map images [B, S, 28, 28], one per network, to logits [S, B, 10]."""
@@ -100,11 +101,6 @@ class StackedLinear(nn.Module):
         separate = numbers.view(-1, seeds, inputs).transpose(0, 1)  # [S, B, I]
         weight = self.weight.view(self._shape).transpose(1, 2)
         return torch.baddbmm(self.bias.view(seeds, 1, outputs), separate, weight)
-
-
-def _concatenate(states: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
-    """A parameter or a statistic of all networks, concatenated along its first dimension."""
-    return torch.cat([state[name] for state in states])
 
 
 def _widen(layer: nn.Module, seeds: int) -> nn.Module | None:

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from fmnas.search_spaces import CanonicalCell, Cell, canonical_form, largest_cell
+from fmnas.search_spaces import Cell, largest_cell
 from fmnas.trainers.problem import FlopsConvention
 from fmnas.trainers.split import CLASSES, IMAGE_SIZE
 
@@ -176,16 +176,11 @@ PTHFLOPS: dict[Any, Callable[..., int]] = {
 """As in pthflops 0.4.2 (its JIT path): the FLOPs of an operation from the shapes of its arguments and results."""
 
 
-def count_flops(cell: Cell, convention: FlopsConvention = "torch") -> int:
-    """FLOPs of the cell's network, by a convention of the table above; cached by canonical form."""
-    return flops_of_form(canonical_form(cell), convention)
-
-
 @cache
-def flops_of_form(form: CanonicalCell, convention: FlopsConvention = "torch") -> int:
-    """FLOPs of the network shared by all cells of this form."""
+def count_flops(cell: Cell, convention: FlopsConvention = "torch") -> int:
+    """FLOPs of the cell's network, by a convention of the table above."""
     with torch.device("meta"):  # shapes only: nothing is computed, and no random state changes
-        network, image = Network(form.representative()).eval(), torch.empty(1, 1, IMAGE_SIZE, IMAGE_SIZE)
+        network, image = Network(cell).eval(), torch.empty(1, 1, IMAGE_SIZE, IMAGE_SIZE)
     mapping = PTHFLOPS if convention == "pthflops" else {}
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
         network(image)

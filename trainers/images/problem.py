@@ -3,8 +3,6 @@
 Other images of the same shape and another weight of FLOPs are supported.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from fmnas.search_spaces import Conditions, Trial, joint_space
@@ -21,15 +19,12 @@ def joint(settings: ProblemSettings) -> Problem:
 
     Models see the logarithm of its objective, unless the weight is 0: then the objective may be 0.
     """
-    data, weight, dataset = (
-        settings.data,
-        settings.flops_weight,
-        dataset_name(settings.data.name or "", settings.data.path),
-    )
+    data, weight = settings.data, settings.flops_weight
+    dataset = dataset_name(data.name or "", data.root)
     train, validation, batch_size = data.train, data.validation, data.batch_size
-    assert train is not None
-    assert validation is not None
-    assert batch_size is not None
+    assert train
+    assert validation
+    assert batch_size
     assert weight is not None
 
     def build(split: Split, hardware: Hardware) -> Trainer:
@@ -39,14 +34,17 @@ def joint(settings: ProblemSettings) -> Problem:
             device=hardware.device,
             threads=hardware.threads,
             arrangement=hardware.arrangement,
+            schedule_epochs=None if split.for_tests else settings.schedule_epochs,
+            early_validation=data.early_validation,
             flops_weight=weight,
             flops=settings.flops,
         )
         if split.for_tests:
             return FinalTrainer(split, training)
-        training = replace(training, schedule_epochs=settings.schedule_epochs, early_validation=data.early_validation)
         return ImageTrainer(split, training, checkpoints=settings.checkpoints)
 
+    flops = f" + {weight} x FLOPs / FLOPs of the largest cell, by the convention {settings.flops}" if weight else ""
+    early = "" if data.early_validation is None else f" ({data.early_validation:,} before the last epoch)"
     return Problem(
         space=joint_space(),
         build=build,
@@ -54,23 +52,12 @@ def joint(settings: ProblemSettings) -> Problem:
         epochs=25,
         log_objective=weight > 0,
         has_authors_points=True,
-        objective=_describe_objective(settings, dataset),
+        objective=f"An evaluation trains a cell {settings.seeds} times on {train:,} images of {dataset}, and measures "
+        f"the error on {validation:,} others{early}. The objective is its average over the trainings{flops}.",
         seeds=settings.seeds,
         dataset=dataset,
         load=lambda: search_split(image_set(data), train, validation),
         load_final=lambda images: final_split(image_set(data), train, validation, images),
-    )
-
-
-def _describe_objective(settings: ProblemSettings, dataset: str) -> str:
-    data, weight = settings.data, settings.flops_weight
-    convention = " (as pthflops counts them)" * (settings.flops == "pthflops")
-    flops = f" + {weight} x FLOPs / FLOPs of the largest cell{convention}" if weight else ""
-    early = "" if data.early_validation is None else f" (before the last epoch, on {data.early_validation:,} of them)"
-    return (
-        f"An evaluation trains a cell {settings.seeds} times, with different seeds, on {data.train:,} images of "
-        f"{dataset}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
-        f"averaged over the seeds{',' * bool(flops)}{flops}."
     )
 
 

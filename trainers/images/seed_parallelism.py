@@ -21,17 +21,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Literal, TypeVar, get_args
+from typing import Literal
 
 import torch
 
 from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.trainers.contract import DeviceFailedError, Report, Stop, TrainerError, TrainingFailedError
-from fmnas.trainers.images.devices import device_failure
+from fmnas.trainers.memory import device_failure, error_text
 from fmnas.trainers.problem import Arrangement
 
 Mode = Literal["plain", "fast", "stacked"]
-ARRANGEMENTS: tuple[str, ...] = get_args(Arrangement)
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,8 @@ def plan_training(arrangement: Arrangement, device: torch.device, threads: int |
     """The plan for `seeds` trainings on a device with this number of CPU threads (None: torch's).
 
     A second training is a better use of a thread than a second thread per training, so trainings get more than one
-    only if there are more threads than seeds. Raises TrainerError if the arrangement is unknown or does not support the
-    device.
+    only if there are more threads than seeds. Raises TrainerError if the arrangement does not support the device.
     """
-    if arrangement not in ARRANGEMENTS:
-        raise TrainerError(f"arrangement = {arrangement!r}: it must be one of {', '.join(ARRANGEMENTS)}")
     on_cpu, on_gpu = device.type == "cpu", device.type == "cuda"
     if arrangement == "fast" and not on_cpu:
         raise TrainerError(f"arrangement = 'fast' needs a CPU, not device = '{device}': choose auto, plain or stacked")
@@ -103,34 +99,29 @@ def wrap_device_errors(task: Task, device: torch.device) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        reason = " ".join(str(error).split()) or "no reason given"
-        numbers = " ".join(str(number) for number in task.numbers)
-        message = f"training {numbers} of {task.cell} failed: {type(error).__name__}: {reason}"
+        numbers = " ".join(map(str, task.numbers))
+        message = f"training {numbers} of {task.cell} failed: {type(error).__name__}: {error_text(error)}"
         if failure := device_failure(error, device):
             raise DeviceFailedError(f"{failure} ({message})") from error
         raise TrainingFailedError(message) from error
 
 
-Result = TypeVar("Result")
-Train = Callable[[int, Report, Stop], Result]
+Train = Callable[[int, Report, Stop], Training]
 """Runs the training of a number; calls report after each epoch and stop before each step."""
 
 
 def train_side_by_side(
-    train: Train[Result], count: int, workers: int, threads: int | None, report: Report, stop: Stop
-) -> list[Result]:
+    train: Train, count: int, workers: int, threads: int, report: Report, stop: Stop
+) -> list[Training]:
     """The results of trainings 0 to count - 1, `workers` at a time, each with this number of torch's threads."""
-    events: SimpleQueue[tuple[int, int, float] | Future[Result]] = SimpleQueue()  # epochs, and trainings that ended
+    events: SimpleQueue[tuple[int, int, float] | Future[Training]] = SimpleQueue()  # epochs, and trainings that ended
     stopped = threading.Event()
 
-    def run(number: int) -> Result:
+    def run(number: int) -> Training:
         return train(number, lambda *epoch: events.put(epoch), lambda: stopped.is_set() or stop())
 
-    def set_threads() -> None:
-        if threads is not None:
-            torch.set_num_threads(threads)  # of this thread only
-
-    with ThreadPoolExecutor(workers, "training", set_threads) as pool:
+    # torch.set_num_threads is for each of the pool's threads.
+    with ThreadPoolExecutor(workers, "training", torch.set_num_threads, (threads,)) as pool:
         try:  # an evaluation may be interrupted anywhere, also while the threads start
             futures = [pool.submit(run, number) for number in range(count)]
             for future in futures:

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
 from fmnas.trainers.contract import (
@@ -31,7 +30,6 @@ from fmnas.trainers.contract import (
     EvaluationStoppedError,
     Report,
     Stop,
-    TrainerError,
     check_trial,
     never_stop,
     no_report,
@@ -86,10 +84,8 @@ class BoostingTrainer:
         """space: xgboost's parameters, by their names except `loss`. split: converted to xgboost's format once.
 
         best_round: whether the objective is the lowest error after any round, or that after the last.
-        Raises TrainerError without xgboost, or for less than one thread.
+        Raises TrainerError without xgboost.
         """
-        if threads < 1:
-            raise TrainerError(f"threads = {threads}: it must be at least 1")
         self._xgboost = optional_module("xgboost", "boosting")
         self.space, self._best_round, self._threads, self._clock = space, best_round, threads, clock
         matrix = self._xgboost.QuantileDMatrix
@@ -104,32 +100,10 @@ class BoostingTrainer:
         """
         start = self._clock()
         check_trial(trial, self.space)
-        curve: list[float] = []
-
-        def after_round(error: float) -> None:
-            curve.append(error)
-            report(0, len(curve), error)
-            if stop():
-                raise EvaluationStoppedError(f"trial {trial.id} was cancelled after {len(curve)} rounds")
-
-        self._xgboost.train(
-            self._parameters(trial),
-            self._train,
-            num_boost_round=trial.epochs,
-            evals=[(self._validation, "validation")],
-            verbose_eval=False,
-            callbacks=[_callback(self._xgboost, after_round)],
-        )
-        objective = min(curve) if self._best_round else curve[-1]
-        return Evaluation(
-            objective, trial.epochs, errors=(curve[-1],), curve=tuple(curve), seconds=self._clock() - start
-        )
-
-    def _parameters(self, trial: Trial) -> dict[str, Any]:
-        parameters = dict(trial.configuration)
-        return {
-            "objective": parameters.pop("loss"),
-            **parameters,
+        configuration = dict(trial.configuration)
+        parameters = {
+            "objective": configuration.pop("loss"),
+            **configuration,
             "num_class": CLASSES,
             "eval_metric": "merror",
             "tree_method": "hist",
@@ -138,34 +112,33 @@ class BoostingTrainer:
             "nthread": self._threads,
             "verbosity": 0,
         }
+        booster = self._xgboost.Booster(parameters, [self._train, self._validation])
+        curve: list[float] = []
+        for number in range(trial.epochs):
+            booster.update(self._train, number)
+            curve.append(float(booster.eval(self._validation).rpartition(":")[2]))
+            report(0, number + 1, curve[-1])
+            if stop():
+                raise EvaluationStoppedError(f"trial {trial.id} was cancelled after {number + 1} rounds")
+        objective = min(curve) if self._best_round else curve[-1]
+        return Evaluation(
+            objective, trial.epochs, errors=(curve[-1],), curve=tuple(curve), seconds=self._clock() - start
+        )
 
 
-def _callback(xgboost: Any, after_round: Callable[[float], None]) -> Any:
-    """A callback for xgboost that calls after_round with each round's validation error."""
-
-    class AfterRound(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # xgboost is optional
-        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            after_round(float(evals_log["validation"]["merror"][-1]))
-            return False  # continue
-
-    return AfterRound()
-
-
-def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist") -> Problem:
-    """The problem of this name on FashionMNIST, for settings without missing data keys."""
+def xgb_fashion_mnist(settings: ProblemSettings, has_authors_points: bool = True) -> Problem:
+    """The problem on FashionMNIST, for settings without missing data keys."""
     data = settings.data
-    assert data.train is not None
-    assert data.validation is not None
-    read = partial(fashion_mnist_table, data.train, data.validation, data.path)
-    problem = _problem(name, FASHION_MNIST_SPACE, "fashion_mnist", read, rounds=50, best_round=True)
-    return replace(problem, has_authors_points=name == "xgb_fashion_mnist")
+    assert data.train
+    assert data.validation
+    read = partial(fashion_mnist_table, data.train, data.validation, data.root)
+    problem = _problem(FASHION_MNIST_SPACE, "fashion_mnist", read, rounds=50, best_round=True)
+    return replace(problem, has_authors_points=has_authors_points)
 
 
-def _problem(
-    name: str, space: Space, dataset: str, read: Callable[[], Split], rounds: int, best_round: bool
-) -> Problem:
+def _problem(space: Space, dataset: str, read: Callable[[], Split], rounds: int, best_round: bool) -> Problem:
     def load() -> Split:
-        optional_module("xgboost", f"problem {name}")
+        optional_module("xgboost", "boosting")
         return read()
 
     return Problem(
@@ -181,8 +154,8 @@ def _problem(
     )
 
 
-XGB_DIGITS = _problem("xgb_digits", DIGITS_SPACE, "digits", digits_table, rounds=100, best_round=False)
+XGB_DIGITS = _problem(DIGITS_SPACE, "digits", digits_table, rounds=100, best_round=False)
 XGB_FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})
 XGB_FASHION_MNIST_SMALL = ConfigurableProblem(
-    partial(xgb_fashion_mnist, name="xgb_fashion_mnist_small"), {"root": None, "train": 6_000, "validation": 3_000}
+    partial(xgb_fashion_mnist, has_authors_points=False), {"root": None, "train": 6_000, "validation": 3_000}
 )

@@ -20,11 +20,12 @@ the variables: one draw of the noisy one. Its minimum is unknown; the paper show
 (`python benchmarks/scales.py --problems dt_wine`).
 """
 
+from functools import partial
+
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Space
-from fmnas.trainers.problem import Problem
-from fmnas.trainers.tables.tables import Table, splits, table_trainer, wine_table
+from fmnas.trainers.tables.tables import Table, sklearn_table, splits, table_problem
 
 SPACE = Space(
     [
@@ -37,10 +38,7 @@ SPACE = Space(
 
 
 def mean_error(table: Table, configuration: Configuration, random_state: int = 0) -> float:
-    """The objective.
-
-    random_state: of each tree.
-    """
+    """The objective. random_state: of each tree."""
     from sklearn.tree import DecisionTreeClassifier
 
     errors = []
@@ -51,12 +49,12 @@ def mean_error(table: Table, configuration: Configuration, random_state: int = 0
     return float(np.mean(errors))
 
 
-DT_WINE = Problem(
-    space=SPACE,
-    build=lambda table, hardware: table_trainer(SPACE, mean_error, table, "sklearn.tree", "a decision tree"),
+DT_WINE = table_problem(
+    SPACE,
+    mean_error,
+    partial(sklearn_table, "wine"),
+    dataset="wine",
     penalty=1.0,
     objective="The objective is the share of rows classified wrongly, averaged over 5 splits of the table.",
-    dataset="wine",
-    load=wine_table,
 )
 """On scikit-learn's wine table."""

@@ -24,13 +24,13 @@ error, has the error of guessing, 0.9.
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Space
-from fmnas.trainers.problem import Problem
 from fmnas.trainers.split import GUESSING_ERROR, Split
-from fmnas.trainers.tables.tables import digits_table, table_trainer
+from fmnas.trainers.tables.tables import digits_table, table_problem
 
 SPACE = Space(
     [
@@ -65,14 +65,12 @@ def error(split: Split, configuration: Configuration) -> float:
     return float(np.mean(predictions != split.held_out_labels))
 
 
-MLP_DIGITS = Problem(
-    space=SPACE,
-    build=lambda split, hardware: table_trainer(
-        SPACE, error, split, "sklearn.neural_network", "a multilayer perceptron"
-    ),
+MLP_DIGITS = table_problem(
+    SPACE,
+    error,
+    partial(digits_table, scaled=True),
+    dataset="digits",
     penalty=1.0,
     objective="The objective is the error on 540 digits of a network trained on 1,257 others.",
-    dataset="digits",
-    load=lambda: digits_table(scaled=True),
 )
 """On scikit-learn's digits."""

@@ -14,16 +14,16 @@ supported to repeat the published benchmark, from a copy that the user has, and 
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Space
-from fmnas.trainers.contract import DataError
+from fmnas.trainers.contract import DataError, optional_module
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.tables import Table, diabetes_table, splits, table_trainer
+from fmnas.trainers.tables.tables import Table, sklearn_table, splits, table_problem
 
 SPACE = Space(
     [
@@ -63,26 +63,23 @@ HINT = (
 )
 
 
-def boston_table(path: Path | None) -> Table:
+def boston_table(path: str | Path | None) -> Table:
     """13 features and the median value from a CSV file; None: the file in FMNAS_BOSTON.
 
-    Raises DataError: no file is given, it cannot be read, or it has different data.
+    Raises DataError: no file is given, it cannot be read, or it has different data. TrainerError without scikit-learn.
     """
+    optional_module("sklearn", "svm_boston")
     if not (name := path or os.environ.get("FMNAS_BOSTON")):
         raise DataError(f"no file given. {HINT}")
     try:
-        path = Path(name).expanduser()
-        rows = [_parse_row(line) for line in path.read_text().splitlines()]
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: an unknown home folder
+        rows = [_parse_row(line) for line in Path(os.path.expanduser(name)).read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name} cannot be read: {error}. {HINT}") from None
-    values = np.array([row for row in rows if row])
-    if len(values) != ROWS:
-        raise DataError(f"{path} has {len(values)} rows of {FIELDS} finite numbers, not {ROWS}. {HINT}")
-    targets = values[:, -1].copy()
-    moments = float(targets.mean()), float(targets.std())
-    if not np.allclose(moments, [TARGET_MEAN, TARGET_STANDARD_DEVIATION], rtol=0, atol=1e-5):
-        raise DataError(f"{path} has different data: mean and deviation of its last column are {moments}. {HINT}")
-    return Table(values[:, :-1].copy(), targets, "boston", str(path))
+    values = np.array([row for row in rows if row]).reshape(-1, FIELDS)
+    targets, expected = values[:, -1].copy(), [TARGET_MEAN, TARGET_STANDARD_DEVIATION]
+    if len(values) != ROWS or not np.allclose([targets.mean(), targets.std()], expected, rtol=0, atol=1e-5):
+        raise DataError(f"{name} has {len(values)} rows of {FIELDS} finite numbers, or a different last column. {HINT}")
+    return Table(values[:, :-1].copy(), targets, "boston", str(name))
 
 
 def _parse_row(line: str) -> list[float]:
@@ -96,19 +93,14 @@ def _parse_row(line: str) -> list[float]:
 
 def svm_boston(settings: ProblemSettings) -> Problem:
     """The problem on the Boston table, from the file in data.root or FMNAS_BOSTON."""
-    return replace(_problem(lambda: boston_table(settings.data.path), "boston", penalty=30.0), has_authors_points=True)
+    return replace(_problem(lambda: boston_table(settings.data.root), "boston", 30.0), has_authors_points=True)
 
 
-def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem:
-    return Problem(
-        space=SPACE,
-        build=lambda table, hardware: table_trainer(SPACE, rmse, table, "sklearn.svm", "a support vector regression"),
-        penalty=penalty,
-        objective="The objective is the root mean squared test error, averaged over 5 splits.",
-        dataset=dataset,
-        load=load,
-    )
-
-
-NUSVR_DIABETES = _problem(diabetes_table, "diabetes", penalty=100.0)
+_problem = partial(
+    table_problem,
+    SPACE,
+    rmse,
+    objective="The objective is the root mean squared test error, averaged over 5 splits.",
+)
+NUSVR_DIABETES = _problem(partial(sklearn_table, "diabetes"), "diabetes", 100.0)
 SVM_BOSTON = ConfigurableProblem(svm_boston, {"root": None})

@@ -8,28 +8,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import DataError, optional_module
-from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.trainers.functions.objective import FunctionTrainer
 from fmnas.trainers.images.data import fashion_mnist_set
+from fmnas.trainers.problem import Data, Problem
 from fmnas.trainers.split import Bytes, Split, permutation
 
 TRAINING_SHARE = 0.7
 """As in the published protocols."""
 
-Tabular = TypeVar("Tabular")
-"""`Table` or `Split`."""
-
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Features [n, d] and targets [n] of a regression, or class numbers. Raises DataError unless finite float64.
+    """Features [n, d] and targets [n] of a regression, or class numbers, float64.
 
     name: of the data set. place: where it was found.
     """
@@ -39,41 +37,27 @@ class Table:
     name: str
     place: str
 
-    def __post_init__(self) -> None:
-        for what, array, shape in (
-            ("features", self.features, (len(self.targets), self.features.shape[-1])),
-            ("targets", self.targets, (len(self.targets),)),
-        ):
-            if array.dtype != np.float64 or array.shape != shape or not array.size or not np.isfinite(array).all():
-                raise DataError(
-                    f"{self.name}: {what} {array.dtype} {array.shape}; they must be finite float64 {list(shape)}, "
-                    "with at least one row"
-                )
 
+def table_problem(
+    space: Space, measure: Callable[..., float], load: Callable[[], Data], dataset: str, penalty: float, objective: str
+) -> Problem:
+    """A problem whose objective is measure(table, configuration), for the `Table` or `Split` that `load` reads.
 
-def table_trainer(
-    space: Space, measure: Callable[[Tabular, Configuration], float], table: Tabular, needs: str, user: str
-) -> FunctionTrainer:
-    """A trainer whose objective is measure(table, configuration).
-
-    needs: the module of scikit-learn that it uses; TrainerError, which names `user`, if it is missing.
+    objective: a sentence on what `measure` returns.
     """
-    optional_module(needs, user)
-    return FunctionTrainer(space, partial(measure, table))
+
+    def build(table: Any, hardware: object) -> FunctionTrainer:
+        return FunctionTrainer(space, partial(measure, table))
+
+    return Problem(space, build, penalty, objective=objective, dataset=dataset, load=load)
 
 
-def diabetes_table() -> Table:
-    """442 patients, 10 features, the progression of diabetes after a year (Efron et al., 2004)."""
-    return _sklearn_table("diabetes")
+def sklearn_table(name: str) -> Table:
+    """A table of scikit-learn; TrainerError without that package.
 
-
-def wine_table() -> Table:
-    """178 wines, 13 measurements, and one of three growers (0, 1, 2) as target (Dua and Graff 2019)."""
-    return _sklearn_table("wine")
-
-
-def _sklearn_table(name: str) -> Table:
-    """A table of scikit-learn; TrainerError without that package."""
+    diabetes: 442 patients, 10 features, the progression of diabetes after a year (Efron et al., 2004).
+    wine: 178 wines, 13 measurements, and one of three growers (0, 1, 2) as target (Dua and Graff 2019).
+    """
     load = getattr(optional_module("sklearn.datasets", f"the {name} table"), f"load_{name}")
     features, targets = load(return_X_y=True)
     return Table(features, targets.astype(np.float64), name, "scikit-learn")
@@ -107,7 +91,7 @@ def digits_table(scaled: bool = False) -> Split:
     return Split(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 
 
-def fashion_mnist_table(train: int = 49_000, validation: int = 21_000, root: Path | None = None) -> Split:
+def fashion_mnist_table(train: int = 49_000, validation: int = 21_000, root: str | Path | None = None) -> Split:
     """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % to train on, others held out.
 
     This is the protocol of the XGBFashionMNIST benchmark. Its images are the training images, then the test images.
@@ -130,11 +114,16 @@ def fashion_mnist_table(train: int = 49_000, validation: int = 21_000, root: Pat
 
 def _per_class(labels: Bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The training rows, the first 70 % of each class, and the validation rows; both ascending."""
-    is_training = np.zeros(len(labels), dtype=bool)
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        is_training[rows[: int(TRAINING_SHARE * len(rows))]] = True
+    is_training = _place_in_class(labels) < (TRAINING_SHARE * np.bincount(labels)[labels]).astype(int)
     return np.flatnonzero(is_training), np.flatnonzero(~is_training)
+
+
+def _place_in_class(labels: Bytes) -> NDArray[np.int64]:
+    """How many earlier rows have the same label [n]."""
+    order = np.argsort(labels, kind="stable")
+    places = np.empty(len(labels), dtype=np.int64)
+    places[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+    return places
 
 
 def _part(rows: NDArray[np.int64], labels: Bytes, size: int, key: str) -> NDArray[np.int64]:
@@ -142,8 +131,4 @@ def _part(rows: NDArray[np.int64], labels: Bytes, size: int, key: str) -> NDArra
     if not 1 <= size <= len(rows):
         raise DataError(f"{key} = {size}: it must be from 1 to {len(rows)}, the number of images")
     shuffled = rows[permutation(len(rows))]
-    turns = np.empty(len(rows), dtype=np.int64)
-    for label in np.unique(labels[shuffled]):
-        of_class = labels[shuffled] == label
-        turns[of_class] = np.arange(of_class.sum())
-    return np.sort(shuffled[np.argsort(turns, kind="stable")[:size]])
+    return np.sort(shuffled[np.argsort(_place_in_class(labels[shuffled]), kind="stable")[:size]])

@@ -171,23 +171,6 @@ def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest
     assert (fake.made, fake.killed, pool.capacity) == (2, [1], 0)
 
 
-def test_an_answer_within_the_grace_time_is_taken_and_no_worker_is_killed(fake_ray: Any, give: Give) -> None:
-    evaluation = TASK.trainer.evaluate(job().trial)
-    fake = fake_ray()
-    fake.done = {"ready"}
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
-    for answer in (timed_out(1e-6), evaluation):
-        give(pool, job())
-        time.sleep(0.001)
-        assert pool.next_event(0.0) is None, "the deadline has passed, the grace time has not"
-        fake.done, fake.answers["evaluate"] = {"ready", "evaluate"}, answer
-        event = pool.next_event(0.0)
-        fake.done = {"ready"}
-        assert event is not None
-        assert (event.result, event.worker, pool.capacity) == (answer, "worker-0@host:1", 1)
-    assert (fake.made, fake.killed) == (1, [])
-
-
 def test_the_pool_grows_and_shrinks_with_the_cluster(
     monkeypatch: pytest.MonkeyPatch, fake_ray: Any, give: Give
 ) -> None:
