@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Interval
 
-from fmnas.baselines.kde_model import DensityModel, suppress_warnings
+from fmnas.baselines.external import suppress_logs
+from fmnas.baselines.kde_model import DensityModel
 from fmnas.baselines.space_conversion import to_configspace
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.isolation import IsolatedRNG
@@ -93,7 +94,7 @@ class BOHB(Optimizer):
         )
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with IsolatedRNG(int(rng.integers(2**32))).activate(), suppress_warnings():
+        with IsolatedRNG(int(rng.integers(2**32))).activate(), suppress_logs("hpbandster"):
             self._model.seed(int(rng.integers(2**31)))
             iteration, config_id, _, budget = self._next_run()
         self._runs[self._asked] = (iteration, config_id, budget)
@@ -115,7 +116,7 @@ class BOHB(Optimizer):
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         job = self._finish_job(trial, {"loss": evaluation.objective})
-        with suppress_warnings():
+        with suppress_logs("hpbandster"):
             self._model.observe(job)
 
     def forget(self, trial: Trial) -> None:
@@ -134,23 +135,17 @@ class BOHB(Optimizer):
 
     def _next_run(self) -> tuple[Any, tuple[int, int, int], dict[str, float], float]:
         """Return the next run of the oldest bracket with work; of a new bracket if all wait for results."""
+        from hpbandster.optimizers.iterations import SuccessiveHalving
+
         for iteration in self._iterations:
             run = iteration.get_next_run()
             if run is not None:
                 return iteration, *run
-        self._iterations = [iteration for iteration in self._iterations if not iteration.is_finished]
-        iteration = self._new_iteration()
-        return iteration, *iteration.get_next_run()
-
-    def _new_iteration(self) -> Any:
-        from hpbandster.optimizers.iterations import SuccessiveHalving
-
-        number = self._opened
+        sizes, budgets = self.brackets[self._opened % len(self.brackets)]
+        iteration = SuccessiveHalving(self._opened, list(sizes), list(budgets), self._sample)
         self._opened += 1
-        sizes, budgets = self.brackets[number % len(self.brackets)]
-        iteration = SuccessiveHalving(number, list(sizes), list(budgets), self._sample)
-        self._iterations.append(iteration)
-        return iteration
+        self._iterations = [*(one for one in self._iterations if not one.is_finished), iteration]
+        return iteration, *iteration.get_next_run()
 
     def _sample(self, budget: float) -> tuple[dict[str, float], dict[str, Any]]:
         """Return a configuration in ConfigSpace's values, and its info; called by hpbandster."""

@@ -8,16 +8,16 @@ is used; otherwise the suggestion is random, and the trial's note states it.
 import logging
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.isolation import IsolatedRNG
-from fmnas.search_spaces import Configuration, Space, Trial
+from fmnas.search_spaces import Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import FALLBACK, RANDOM
 
@@ -34,10 +34,8 @@ class WrappedOptimizer(Optimizer):
     name: ClassVar[str]
     package: ClassVar[str]
 
-    def __init__(
-        self, space: Space, *, seed: int = 0, epochs: int = 1, initial_design: Sequence[Configuration] = ()
-    ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+    def __init__(self, space: Space, **others: Any) -> None:
+        super().__init__(space, **others)
         with suppress_logs(self.package):
             optional_module(self.package, f"optimizer {self.name}", OptimizerError)
 

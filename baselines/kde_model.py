@@ -6,13 +6,12 @@ feasible one, so that the share of random draws is unchanged.
 """
 
 import logging
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fmnas.baselines.external import suppress_logs
 from fmnas.baselines.space_conversion import configuration_space, from_configspace
 from fmnas.optimizers import Suggestion
 from fmnas.search_spaces import Space
@@ -29,12 +28,12 @@ class DensityModel:
 
     def __init__(self, space: Space, **options: Any) -> None:
         """options: those of hpbandster's generator."""
-        with suppress_warnings():
-            from hpbandster.optimizers.config_generators import bohb
         self.space = space
         self._fallbacks = _FallbackLogHandler()
         self._configuration_space = configuration_space(space)
-        with suppress_warnings():
+        with suppress_logs("hpbandster"):
+            from hpbandster.optimizers.config_generators import bohb
+
             self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger, **options)
 
     def seed(self, number: int) -> None:
@@ -114,12 +113,3 @@ class _FallbackLogHandler(logging.Handler):
             self.messages.append(
                 f"the model failed; random configuration instead: {[line for line in lines if line][-1][:200]}"
             )
-
-
-@contextmanager
-def suppress_warnings() -> Iterator[None]:
-    """Suppress warnings about deprecated calls: hpbandster is not maintained."""
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
-        yield

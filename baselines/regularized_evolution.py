@@ -53,15 +53,11 @@ class RegularizedEvolution(Optimizer):
         population, tournament = options.get("population"), options.get("tournament")
         if population is not None and population >= plan.evaluations:
             smaller = max(2, plan.evaluations // 5)
-            advice = f"{plan.option}population={smaller}"
-            if tournament is not None and tournament > smaller:
-                advice += f" {plan.option}tournament={max(1, smaller // 3)}"
+            advice = f"{plan.option}population={smaller} {plan.option}tournament={max(1, smaller // 3)}"
             return f"population {population} >= {plan.evaluations} evaluations: this is random search; try {advice}"
         if population is not None and tournament is not None and tournament > population:
-            advice = f"{plan.option}tournament={max(1, population // 3)}"
-            return (
-                f"tournament {tournament} > population {population}: the best member nearly always wins; try {advice}"
-            )
+            advice = f"try {plan.option}tournament={max(1, population // 3)}"
+            return f"tournament {tournament} > population {population}: the best member nearly always wins; {advice}"
         return ""
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:

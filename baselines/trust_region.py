@@ -13,25 +13,16 @@ from fmnas.search_spaces import Space
 MIN_GAIN = 1e-3  # of a success, relative to the best objective so far
 
 
-@dataclass(frozen=True)
-class SizeRange:
-    """The initial value of a size and its bounds."""
-
-    initial: float
-    lower: float
-    upper: float
-
-    def clip(self, value: float) -> float:
-        """Clip a value to the bounds."""
-        return min(max(value, self.lower), self.upper)
+Sizes = tuple[float, float, float]
+"""The initial value of a size, its least and its largest one."""
 
 
 @dataclass(frozen=True)
 class GrowthRules:
     """How a region changes. box: side length in the unit cube. ball: Hamming radius."""
 
-    box: SizeRange
-    ball: SizeRange
+    box: Sizes
+    ball: Sizes
     factor: float = 1.5
     successes: int = 3
     failures: int = 40
@@ -44,7 +35,7 @@ class GrowthRules:
         of MCBO (Dreczkowski et al. 2023).
         """
         P = len(space.discrete)
-        return cls(SizeRange(0.8, 2.0**-7, 1.6), SizeRange(math.ceil(0.8 * P), min(P, 1), P))
+        return cls((0.8, 2.0**-7, 1.6), (math.ceil(0.8 * P), min(P, 1), P))
 
 
 @dataclass(frozen=True)
@@ -60,13 +51,13 @@ class TrustRegion:
     @classmethod
     def initial(cls, rules: GrowthRules) -> "TrustRegion":
         """Return a new region."""
-        return cls(rules, rules.box.initial, int(rules.ball.initial))
+        return cls(rules, rules.box[0], int(rules.ball[0]))
 
     @property
     def is_exhausted(self) -> bool:
         """Whether a size reached its minimum; a ball that started there (one discrete variable) does not count."""
-        box, ball = self.rules.box, self.rules.ball
-        return self.side <= box.lower or ball.initial > ball.lower >= self.radius
+        (_, least_side, _), (initial, least_radius, _) = self.rules.box, self.rules.ball
+        return self.side <= least_side or initial > least_radius >= self.radius
 
     def update(self, success: bool) -> "TrustRegion":
         """Return the region after one more result."""
@@ -78,7 +69,8 @@ class TrustRegion:
             side, radius = self.side / rules.factor, self.radius / rules.factor
         else:
             return replace(self, successes=successes, failures=failures)
-        return TrustRegion(rules, rules.box.clip(side), int(rules.ball.clip(radius)))
+        (_, low, high), (_, least, largest) = rules.box, rules.ball
+        return TrustRegion(rules, min(max(side, low), high), int(min(max(radius, least), largest)))
 
 
 def is_success(objective: float, best: float) -> bool:

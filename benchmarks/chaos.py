@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,7 +41,7 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.experiment.events import FORMAT, Asked, Begun, Event, Finished
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.observer import Observers
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Driver, RunContext
@@ -126,14 +127,6 @@ def wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-@dataclass(frozen=True)
-class Moments:
-    """When a driver is killed: any number of seconds after its start up to `longest`."""
-
-    rng: random.Random
-    longest: float
-
-
 def kill_drivers(kills: int, rng: random.Random, folder: Path) -> Damage:
     """Kill drivers `kills` times."""
     damage = Damage()
@@ -144,8 +137,8 @@ def kill_drivers(kills: int, rng: random.Random, folder: Path) -> Damage:
         began = time.monotonic()
         if wait(command("run", "smoke", *flags, "--out", str(whole))):
             raise SystemExit(f"{whole}: the undisturbed run did not end well")
-        moments = Moments(rng, (time.monotonic() - began) / 2)
-        seen = kill_until_done(damage, kills, broken, flags, moments)
+        draw_seconds = partial(rng.uniform, 0, (time.monotonic() - began) / 2)
+        seen = kill_until_done(damage, kills, broken, flags, draw_seconds)
         damage.compare(read_journal(whole / "journal.jsonl"), read_journal(broken / "journal.jsonl"), seen)
         if wait(command("replay", str(broken))):
             damage.divergent += 1
@@ -153,9 +146,12 @@ def kill_drivers(kills: int, rng: random.Random, folder: Path) -> Damage:
 
 
 def kill_until_done(
-    damage: Damage, kills: int, out: Path, flags: list[str], moments: Moments
+    damage: Damage, kills: int, out: Path, flags: list[str], draw_seconds: Callable[[], float]
 ) -> set[tuple[str, int, float]]:
-    """One experiment to its end; every result that was on record when its driver was killed."""
+    """One experiment to its end; every result that was on record when its driver was killed.
+
+    draw_seconds: draws how long after its start a driver is killed.
+    """
     seen: set[tuple[str, int, float]] = set()
     while True:
         begun = (out / "journal.jsonl").exists() and bool(read_journal(out / "journal.jsonl"))
@@ -165,7 +161,7 @@ def kill_until_done(
             out.rmdir()
         pid = command("resume", str(out)) if begun else command("run", "smoke", *flags, "--out", str(out))
         if damage.kills < kills:
-            time.sleep(moments.rng.uniform(0, moments.longest))
+            time.sleep(draw_seconds())
             os.kill(pid, signal.SIGKILL)
         code = wait(pid)
         if code == 0:
@@ -232,7 +228,7 @@ def drive(config: Config, pool: Pool, journal: Path) -> list[Event]:
     with Journal(journal) as log:
         log.append(Begun("chaos", FORMAT, config.model_dump(mode="json"), time.time()))
         state = restore_state(build_experiment(config), read_journal(journal))
-        Driver(state, SearchJobs(state), log, pool, Observer(), RunContext()).run()
+        Driver(state, SearchJobs(state), log, pool, Observers(), RunContext()).run()
     return read_journal(journal)
 
 

@@ -34,7 +34,7 @@ from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.experiment.events import FORMAT, Begun, Event, Finished, Lost
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.observer import Observer, Observers
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.runner.driver import Driver, RunContext
@@ -232,7 +232,7 @@ def experiment(trials: int, folder: Path) -> Story:
         with Journal(folder / "journal.jsonl") as journal:
             journal.append(Begun("hosts", FORMAT, config.model_dump(mode="json"), time.time()))
             state = restore_state(build_experiment(config), read_journal(journal.path))
-            Driver(state, SearchJobs(state), journal, pool, Acts(acts, story, pool), RunContext()).run()
+            Driver(state, SearchJobs(state), journal, pool, Observers([Acts(acts, story, pool)]), RunContext()).run()
     finally:
         pool.close()
         ray.shutdown()

@@ -1,38 +1,44 @@
 """Checks on a GPU: equal results, the state after a failed capture, and whether captures leak memory.
 
-Part of `gpu_first_run.py`. "Equal" is to the bit, where no bound is given.
+    python benchmarks/gpu_checks.py equality|failure|captures [--seconds 120] [--json FILE] [--dry]
+
+Part of `gpu_first_run.py`, which starts it. "Equal" is to the bit, where no bound is given. A failed capture may break
+the device for its process, so each part is a process. `--dry` runs it on the CPU with tiny sizes.
+
+Exit code 0: all that could be checked is right; 1: something is wrong or broke; 3: no GPU.
 """
 
+import argparse
+import faulthandler
+import json
+import sys
 import time
+import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_subjects import (
-    RATE,
-    SCHEDULE,
-    Jobs,
-    Plan,
-    answers,
-    begin_epoch,
-    cells_of_each,
-    learner_of,
-    named_cells,
-    some,
-)
 from torch import Tensor
+from training import cells
 from training_gpu import noise
 
-from fmnas.search_spaces import Cell
+from fmnas.search_spaces import Cell, Schedule, largest_cell
+from fmnas.search_spaces.nasnet import OPERATIONS
+from fmnas.trainers import TrainerError
 from fmnas.trainers.images.batches import streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.devices import deterministic_float32
-from fmnas.trainers.images.multi_seed import StackedLearner
+from fmnas.trainers.images.devices import deterministic_float32, usable_device
+from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
+
+RATE = 0.01
+SCHEDULE = Schedule(RATE, 0.9, 1e-4, 0.5, 0.5, 0.5)
 
 STEPS = 3
 """Full batches in an epoch of what is compared; then comes a rest of half a batch."""
@@ -46,12 +52,67 @@ GRAPH_BOUND = 1e-5
 LEAK = 1.0
 """Megabytes of the device for each capture, beyond which they are said to leak."""
 
+ROUNDS = 3
+"""Captures of each cell."""
+
+NO_DEVICE = 3
+"""The exit code without a GPU."""
+
+Jobs = dict[str, Callable[[], dict[str, Any]]]
+"""Each measures something. "ok": whether it is right."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The device, trainings in one program, images of a step, and the largest number of cells."""
+
+    device: str = "cuda"
+    seeds: int = 4
+    batch: int = 32
+    cells: int = 99
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the device is a GPU."""
+        return torch.device(self.device).type == "cuda"
+
+
+DRY = Plan("cpu", seeds=2, batch=4, cells=1)
+
+
+def checked_cells() -> dict[str, Cell]:
+    """The chain of each operation, a cell that has them all, and random ones. That of conv5x5 is the largest cell."""
+    big = largest_cell()
+    mixed = replace(big, operations=tuple(zip(OPERATIONS[::2], OPERATIONS[1::2], strict=True)))
+    chains = {name: replace(big, operations=((name, name),) * 4) for name in OPERATIONS}
+    return {**chains, "all operations": mixed, **{name: cell for name, cell in cells().items() if name != "largest"}}
+
+
+def learner_of(
+    cell: Cell,
+    split: Split,
+    plan: Plan,
+    capture: bool = True,
+    ill: float | None = None,
+    kind: type[StackedLearner] = StackedLearner,
+) -> StackedLearner:
+    """The trainer's learner on the device. ill: what the second training's first weights are."""
+    device = torch.device(plan.device)
+    draws = [streams(0, number) for number in range(plan.seeds)]
+    networks = [build_network(cell, draw.initialisation) for draw in draws]
+    if ill is not None:
+        networks[1].stem.weight.data.fill_(ill)
+    context = TrainingContext(to_device(split, device), plan.batch, min(1_000, len(split.held_out_inputs)))
+    learner = kind(Stack(networks, cell, device), SCHEDULE, draws, context)
+    if capture and plan.on_gpu:
+        learner.capture()
+    return learner
+
 
 def equality(plan: Plan) -> Jobs:
-    """A job for each operation, and one for each random cell."""
+    """A job for each cell."""
     split = noise(STEPS * plan.batch + plan.batch // 2)
-    named = cells_of_each() | {name: cell for name, cell in named_cells().items() if name != "largest"}
-    return {name: partial(check_cell, cell, split, plan) for name, cell in some(named, plan).items()}
+    return {name: partial(check_cell, cell, split, plan) for name, cell in islice(checked_cells().items(), plan.cells)}
 
 
 def check_cell(cell: Cell, split: Split, plan: Plan) -> dict[str, Any]:
@@ -63,26 +124,21 @@ def check_cell(cell: Cell, split: Split, plan: Plan) -> dict[str, Any]:
         graph, again = (train_epochs(learner_of(cell, split, plan)) for _ in range(2))
         alone = {f"alone beside {ill:g}": others_alone(graph, cell, split, plan, ill) for ill in (float("nan"), 1e38)}
     scale = float(step_by_step[1].abs().max())
-    result: dict[str, Any] = {"losses_apart": max(apart), "each_loss_apart": apart}
-    result["graph_apart"] = float((graph[1] - step_by_step[1]).abs().max()) / scale
-    result |= {"graph_equal": torch.equal(graph[1], step_by_step[1]), "same_twice": same(graph, again), **alone}
-    near = result["losses_apart"] < LOSS_BOUND and result["graph_apart"] <= GRAPH_BOUND
-    return {"ok": near and result["same_twice"] and all(alone.values()), **result}
+    graph_apart = float((graph[1] - step_by_step[1]).abs().max()) / scale
+    same_twice = graph[0] == again[0] and torch.equal(graph[1], again[1])
+    near = max(apart) < LOSS_BOUND and graph_apart <= GRAPH_BOUND
+    ok = near and same_twice and all(alone.values())
+    return {"ok": ok, "losses_apart": max(apart), "graph_apart": graph_apart, "same_twice": same_twice, **alone}
 
 
 Trained = tuple[list[list[float | None]], Tensor, Tensor]
 """Errors after each epoch, the weights [N], and whose each weight is [N]."""
 
 
-def train_epochs(learner: StackedLearner, epochs: int = 2) -> Trained:
-    """Train for some epochs."""
-    errors = [learner.train([RATE]) for _ in range(epochs)]
+def train_epochs(learner: StackedLearner) -> Trained:
+    """Train for two epochs."""
+    errors = [learner.train([RATE]) for _ in range(2)]
     return errors, learner._stack.weights.detach().clone(), learner._stack.owner
-
-
-def same(one: Trained, other: Trained) -> bool:
-    """Whether two trainings had the same errors and have the same weights."""
-    return one[0] == other[0] and torch.equal(one[1], other[1])
 
 
 def others_alone(healthy: Trained, cell: Cell, split: Split, plan: Plan, ill: float) -> bool:
@@ -95,7 +151,10 @@ def others_alone(healthy: Trained, cell: Cell, split: Split, plan: Plan, ill: fl
 
 def stacked_losses(learner: StackedLearner, plan: Plan) -> list[float]:
     """Of the first steps, each training's."""
-    begin_epoch(learner)
+    learner._stack.train()
+    learner._draw_epoch()
+    learner._rate.fill_(RATE)
+    learner._position.zero_()
     return [loss for _ in range(STEPS) for loss in learner.step(plan.batch).tolist()]
 
 
@@ -122,12 +181,10 @@ class Asking(StackedLearner):
 def failure(plan: Plan) -> Jobs:
     """Jobs that look at the state after a failed capture, in this order.
 
-    Checked is that it raises, and that stream and device still work. Whether memory can be given back and another step
-    captured depends on torch's version; a worker does not try, but is replaced.
+    Whether another step can be captured depends on torch's version; a worker does not try, but is replaced.
     """
-    split, cell = noise(2 * plan.batch), named_cells()["random 1"]
-    on_gpu = torch.device(plan.device).type == "cuda"
-    before = torch.cuda.current_stream() if on_gpu else None
+    split, cell = noise(2 * plan.batch), cells()["random 1"]
+    before = torch.cuda.current_stream() if plan.on_gpu else None
 
     def fails() -> dict[str, Any]:
         try:
@@ -136,76 +193,94 @@ def failure(plan: Plan) -> Jobs:
             return {"ok": True, "message": str(error)[:300]}
         return {"ok": False, "message": "the capture succeeded"}
 
-    def stream() -> dict[str, Any]:
-        return {"ok": not on_gpu or torch.cuda.current_stream() == before}
-
-    def device() -> dict[str, Any]:
-        return {"ok": answers(plan.device)}
-
-    def memory() -> dict[str, Any]:
-        return try_call(torch.cuda.empty_cache)
-
     def capture() -> dict[str, Any]:
-        return try_call(lambda: learner_of(cell, split, plan).train([RATE]))
+        try:
+            learner_of(cell, split, plan).train([RATE])
+        except Exception as error:  # it is not judged
+            return {"works": "no", "because": f"{type(error).__name__}: {error}"[:300]}
+        return {"works": "yes"}
 
     return {
         "a capture that fails": fails,
-        "the stream is restored": stream,
-        "the device answers": device,
-        "memory is released": memory,
+        "the stream is restored": lambda: {"ok": not plan.on_gpu or torch.cuda.current_stream() == before},
+        "the device answers": lambda: {"ok": answers(plan)},
         "another capture": capture,
     }
 
 
-def try_call(attempt: Callable[[], object]) -> dict[str, Any]:
-    """Return whether it works, without judging it."""
-    try:
-        attempt()
-    except Exception as error:
-        return {"works": "no", "because": f"{type(error).__name__}: {error}"[:300]}
-    return {"works": "yes"}
-
-
 def captures(plan: Plan) -> Jobs:
-    """Seconds and megabytes of captures of different cells, three times each."""
-    if torch.device(plan.device).type != "cuda":
-        return {"memory": lambda: {"skipped": "a CPU captures nothing"}}
-    return {"memory": partial(capture_memory, plan)}
+    """Seconds and megabytes of captures of all cells, ROUNDS times each. Memory must not grow after the first round."""
+    if not plan.on_gpu:
+        return {}
+    split, ends = noise(10 * plan.batch), list[float]()
+    every = checked_cells()
+
+    def capture_all() -> dict[str, Any]:
+        start = time.perf_counter()
+        with deterministic_float32(torch.device(plan.device)):
+            for cell in every.values():
+                learner_of(cell, split, plan).train([RATE])
+        free, total = torch.cuda.mem_get_info()
+        ends.append((total - free) / 1e6)
+        grown = (ends[-1] - ends[0]) / max(1, len(every) * (len(ends) - 1))
+        seconds = (time.perf_counter() - start) / len(every)
+        return {"ok": grown < LEAK, "grown_mb_per_capture": grown, "device_mb": ends[-1], "seconds": seconds}
+
+    return {f"round {number}": capture_all for number in range(1, ROUNDS + 1)}
 
 
-def capture_memory(plan: Plan, rounds: int = 3) -> dict[str, Any]:
-    """Capture for `rounds` rounds while there is time; memory in use must not grow from the first to the last."""
-    split, rows = noise(10 * plan.batch), []
-    ends: list[tuple[int, float]] = []  # of each round: captures so far, megabytes
-    device = torch.device(plan.device)
-    for _ in range(rounds):
-        for name, cell in {**named_cells(), **cells_of_each()}.items():
-            if len(ends) > 0 and plan.seconds_left() <= 0:
-                break
-            start = time.perf_counter()
-            with deterministic_float32(device):
-                learner = learner_of(cell, split, plan)
-                captured_after = time.perf_counter() - start
-                learner.train([RATE])
-                held = torch.cuda.memory_reserved() / 1e6
-                del learner
-            rows.append([name, captured_after, held, torch.cuda.memory_reserved() / 1e6, device_megabytes()])
-        ends.append((len(rows), device_megabytes()))
-    between = ends[-1][0] - ends[0][0]
-    result: dict[str, Any] = {
-        "captures": len(rows),
-        "columns": "cell, seconds, MB held, MB held after, MB of the device",
-    }
-    if between > 0:
-        grown = (ends[-1][1] - ends[0][1]) / between
-        result = {"ok": grown < LEAK, "grown_mb_per_capture": grown, **result}
-    return {**result, "rows": rows}
-
-
-def device_megabytes() -> float:
-    """Return the megabytes in use by all processes."""
-    free, total = torch.cuda.mem_get_info()
-    return (total - free) / 1e6
+def answers(plan: Plan) -> bool:
+    """Whether the device still works; after some errors it does not until the process ends."""
+    try:
+        return bool(torch.ones(8, device=plan.device).sum().item() == 8.0)
+    except RuntimeError:
+        return False
 
 
 PARTS = {"equality": equality, "failure": failure, "captures": captures}
+
+
+def run_job(job: Callable[[], dict[str, Any]], ends: float) -> dict[str, Any]:
+    """Return the job's result or its error; without time left, that it was skipped."""
+    if time.monotonic() > ends:
+        return {"skipped": "no time left"}
+    try:
+        return job()
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:500], "at": traceback.format_exc()[-2000:]}
+
+
+def format_row(values: dict[str, Any]) -> str:
+    """Return a row on one line."""
+    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in values.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items() if name != "at")
+
+
+def main() -> int:
+    """Run a part and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--dry", action="store_true", help="on the CPU, with tiny sizes")
+    arguments = parser.parse_args()
+    plan, ends, rows = DRY if arguments.dry else Plan(), time.monotonic() + arguments.seconds, {}
+    faulthandler.dump_traceback_later(arguments.seconds + 2.0, exit=True)  # where it hangs
+    try:
+        usable_device(plan.device)
+    except TrainerError as error:
+        print(f"{error}. --dry runs on the CPU", file=sys.stderr)
+        return NO_DEVICE
+    for name, job in PARTS[arguments.part](plan).items():
+        rows[name] = run_job(job, ends)
+        print(f"{arguments.part}, {name}: {format_row(rows[name])}", flush=True)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(rows, indent=1))
+        if "error" in rows[name] and not answers(plan):
+            print(f"{plan.device} does not answer any more", file=sys.stderr)
+            return 1
+    return int(any("error" in row or row.get("ok") is False for row in rows.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Mutation tests: harmful one-line changes, each with the tests that must fail because of it.
 
-    python benchmarks/mutants.py --all | --quick | --sample N [--seed S] | ID ...  [--json FILE]
+    python benchmarks/mutants.py --all | --quick | ID ...  [--json FILE]
 
 The changes are in mutants.toml, which says how to add one. The tests named there must pass as the tree is. Then each
 change is applied to a copy of the tree, its tests run on the copy, and it is
@@ -19,7 +19,6 @@ import argparse
 import ast
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -188,9 +187,6 @@ def select_mutants(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> 
     """Those that the command line asks for, in the order of the table. Raises ValueError for an unknown id."""
     if unknown := set(arguments.ids) - {mutant.id for mutant in mutants}:
         raise ValueError(f"no such mutant: {', '.join(sorted(unknown))}; {TABLE.name} has them")
-    if arguments.sample is not None:
-        drawn = random.Random(arguments.seed).sample(range(len(mutants)), min(arguments.sample, len(mutants)))
-        return [mutants[i] for i in sorted(drawn)]
     return [m for m in mutants if arguments.all or (arguments.quick and m.quick) or m.id in arguments.ids]
 
 
@@ -200,8 +196,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("ids", nargs="*", metavar="ID")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--quick", action="store_true", help="the few that every run of the tests tries")
-    parser.add_argument("--sample", type=int, metavar="N", help="a random sample of N")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for the tests of one mutant")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args(argv)
@@ -211,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if not mutants:
-        parser.error("give ids, --all, --quick or --sample N")
+        parser.error("give ids, --all or --quick")
     if printed := pass_unchanged(mutants, arguments.limit):
         print(f"{printed}\nThese tests must pass as the tree is, before a change can be seen.", file=sys.stderr)
         return 2

@@ -25,7 +25,7 @@ from fmnas.platform.config.schema import Config, WorkersConfig
 from fmnas.platform.experiment.events import FORMAT, Begun
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.observer import Observers
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
@@ -116,7 +116,7 @@ def drive(pool: Pool, config: Config, folder: Path, tracked: bool) -> tuple[floa
         if tracker is not None:
             tracker.start()
         began = time.perf_counter()
-        Driver(state, SearchJobs(state), journal, pool, Observer(), RunContext()).run()
+        Driver(state, SearchJobs(state), journal, pool, Observers(), RunContext()).run()
         loop = time.perf_counter() - began
     if tracker is None:
         return loop, None

@@ -36,11 +36,6 @@ NAMES = {
     "func3c": "Func3C",
     "ackley5c": "Ackley5C",
     "ackley53c": "Ackley53C",
-    "nusvr_diabetes": "nusvr_diabetes",
-    "dt_wine": "dt_wine",
-    "pressure_vessel": "pressure_vessel",
-    "speed_reducer": "speed_reducer",
-    "environmental_model": "environmental_model",
     "mixed_levy": "mixed Levy",
     "mixed_styblinski_tang": "mixed Styblinski-Tang",
     "mixed_rosenbrock": "mixed Rosenbrock",
@@ -221,7 +216,7 @@ def markdown(results: Results) -> str:
         rows.sort(key=lambda row: (list(NAMES).index(row.method), row.noise))
         for row in rows:
             name = NAMES[row.method] + (f", noise {row.noise:g}" if row.noise else "")
-            cells = ["" if row is not rows[0] else NAMES[problem], name, plus_minus(row)]
+            cells = ["" if row is not rows[0] else NAMES.get(problem, problem), name, plus_minus(row)]
             if problem in AT_OPTIMUM:
                 solved.append(_cells(*cells, format_optimum(row), format_published(row)))
             else:

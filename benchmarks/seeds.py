@@ -8,7 +8,6 @@ that file repeats them.
 import argparse
 import json
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,14 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser, count: int) -> None:
     origin.add_argument("--seeds-from", type=Path, metavar="FILE", help="those of an earlier run's --json FILE")
 
 
-def choose_seeds(arguments: argparse.Namespace, draw: Callable[[int], int] = secrets.randbits) -> Seeds:
-    """The seeds that the arguments ask for; draw: returns a number of that many random bits.
+def choose_seeds(arguments: argparse.Namespace) -> Seeds:
+    """The seeds that the arguments ask for.
 
     Exits with a message where the file of --seeds-from has no seeds, or fewer than --seeds.
     """
     count: int = arguments.seeds or arguments.default_seeds
     if arguments.fresh:
-        return Seeds(_distinct(count, draw), FRESH)
+        return Seeds(tuple(secrets.randbits(BITS) for _ in range(count)), FRESH)
     if arguments.seeds_from is not None:
         return first(read_seeds(arguments.seeds_from), arguments.seeds, arguments.seeds_from)
     start: int = arguments.first_seed
@@ -71,13 +70,6 @@ def first(seeds: Seeds, count: int | None, path: Path) -> Seeds:
     if count is not None and count > len(seeds.values):
         raise SystemExit(f"--seeds {count}: {path} has {len(seeds.values)}; ask for at most that many")
     return Seeds(seeds.values[:count], seeds.origin)
-
-
-def _distinct(count: int, draw: Callable[[int], int]) -> tuple[int, ...]:
-    drawn: dict[int, None] = {}
-    while len(drawn) < count:
-        drawn[draw(BITS)] = None
-    return tuple(drawn)
 
 
 def _positive(text: str) -> int:

@@ -1,6 +1,6 @@
 """How long an evaluation of the joint problem takes, beside a training loop as people write it.
 
-    python benchmarks/training.py [--quick] [--json FILE] [--threads K] [--part cpu|gpu|all] [--real] [--seconds S]
+    python benchmarks/training.py [--quick] [--json FILE] [--threads K] [--part cpu|gpu|all] [--seconds S]
 
 Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops for four seeds:
 
@@ -25,8 +25,6 @@ import logging
 import multiprocessing
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -209,42 +207,6 @@ def measure(
     }
 
 
-FIRST_STEP = """
-import json, resource, time
-start = time.perf_counter()
-import numpy as np, torch
-from fmnas.search_spaces import largest_cell, Schedule
-from fmnas.trainers.split import Split
-from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.batches import streams, to_device, training_batches
-from fmnas.trainers.memory import tune_malloc
-from fmnas.trainers.images.cpu_fast import fast_learner
-from fmnas.trainers.images.training import TrainingContext, train_step
-imported = time.perf_counter()
-tune_malloc()
-split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 2, name="ones", place="memory")
-filled = time.perf_counter()
-trainer = ImageTrainer(split, TrainingSettings())
-built = time.perf_counter()
-draws, context = streams(0, 0), TrainingContext(to_device(split, torch.device("cpu")), 32, 100)
-network, schedule = build_network(largest_cell(), draws.initialisation), Schedule(.01, .9, 0, .5, .5, .5)
-learner = fast_learner(network, schedule, draws, context)
-images, labels = next(iter(training_batches(context.data, draws, 32, learner._steps_at_once)))
-train_step(learner._network.train(), learner._optimizer, images, labels)
-stepped = time.perf_counter()
-print(json.dumps({"import": imported - start, "trainer": built - filled, "first_step": stepped - built,
-                  "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
-"""
-
-
-def worker() -> dict[str, float]:
-    """A fresh process: seconds to import, to make the trainer, to the end of the first step; and its peak memory."""
-    done = subprocess.run([sys.executable, "-c", FIRST_STEP], capture_output=True, text=True, check=True)
-    results: dict[str, float] = json.loads(done.stdout)
-    return results
-
-
 def cpu_table(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure the five cells on CPUs and print their table; all numbers."""
     steps, validation, rounds = (12, 1000, 1) if arguments.quick else (40, 2000, 3)
@@ -270,11 +232,6 @@ def cpu_table(arguments: argparse.Namespace) -> dict[str, Any]:
         mean, least = statistics.geometric_mean(speedups), min(speedups)
         print(f"speedup of fast over ordinary, full evaluation: geometric mean {mean:.2f}, least {least:.2f}")
         results |= {"speedup_geometric_mean": mean, "speedup_least": least}
-    results["worker"] = start = worker()
-    print(
-        f"a worker: import {start['import']:.1f} s, trainer {start['trainer']:.2f} s, first step "
-        f"{start['first_step']:.2f} s, at most {start['megabytes']:.0f} MB with the data of 47 MB"
-    )
     return results
 
 
@@ -286,7 +243,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--part", choices=("cpu", "gpu", "all"), default="all")
-    parser.add_argument("--real", action="store_true", help="on a GPU: the largest cell in full length, too")
     parser.add_argument("--seconds", type=float, default=540.0, help="on a GPU: for all of it; FILE has each finding")
     arguments = parser.parse_args()
     tune_malloc()
@@ -302,7 +258,7 @@ def main() -> None:
         print("no GPU here: nothing was measured on one")
     elif arguments.part != "cpu":
         quick = Plan(images=3_200, epochs=3, processes=(1, 2)) if arguments.quick else Plan()
-        keep(measure_gpu(cells(), replace(quick, real=arguments.real, seconds=arguments.seconds), keep))
+        keep(measure_gpu(cells(), replace(quick, seconds=arguments.seconds), keep))
     keep(results["gpu"])
 
 

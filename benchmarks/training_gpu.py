@@ -3,14 +3,10 @@
 Part of `training.py`. Needs torch and numpy alone.
 
 - stacked: what the trainer takes on a GPU, a CUDA graph of a step of all seeds. plain: its reference, seed after seed.
-- An evaluation has 25 epochs, 4 seeds, 30,000 + 30,000 images, batch 32. With `--real`, that of the largest cell is
-  MEASURED at this length; everything else is EXTRAPOLATED: the first epoch (which holds building and capturing) + 24
-  times the median of the next ones. An epoch ends when it is reported.
+- An evaluation has 25 epochs, 4 seeds, 30,000 + 30,000 images, batch 32. It is EXTRAPOLATED: the first epoch (which
+  holds building and capturing) + 24 times the median of the next ones. An epoch ends when it is reported.
 - It ends by itself when its seconds are over; what it had no time for is named. Each result is written at once, and
   one that fails does not stop the others. plain is timed on few images: it takes some ten times as long.
-- Floor: a training image takes 3 times the multiplications of a forward pass, a validation image 1; at the device's
-  float32 rate. Its share is given for devices whose rate is known here. (Of the bytes that layers move there is no
-  floor: how many of them reach the memory is the cache's affair.)
 """
 
 import multiprocessing
@@ -37,14 +33,12 @@ from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.devices import deterministic_float32
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
-from fmnas.trainers.images.network import build_network, count_flops
+from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.problem import Arrangement
 from fmnas.trainers.split import Split
 
 EPOCHS, SEEDS, BATCH, IMAGES = 25, 4, 32, 30_000
-RATES = {"H200": 67e12, "H100": 67e12, "A100": 19.5e12}
-"""A part of the device's name -> float32 operations per second, by its maker."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +53,6 @@ class Plan:
     plain_images: int = 3_200
     epochs: int = 4
     processes: tuple[int, ...] = (1, 2, 4, 8)
-    real: bool = False
     seconds: float = 540.0
 
 
@@ -112,14 +105,6 @@ def whole(seconds: list[float], images: int) -> float:
     later = statistics.median(seconds[1:])
     start = max(0.0, seconds[0] - later)
     return start + EPOCHS * later * IMAGES / images
-
-
-def floor(cell: Cell, name: str) -> float | None:
-    """Seconds that the multiplications take at the rate of a device of this name; None if it is not known."""
-    for part, operations in RATES.items():
-        if part in name:
-            return count_flops(cell) * IMAGES * EPOCHS * SEEDS * (3 + 1) / operations
-    return None
 
 
 def first_step(plan: Plan, split: Split, cell: Cell) -> float:
@@ -211,14 +196,12 @@ def summary(rows: list[dict[str, Any]], codes: list[int | None], seconds: float)
     return {**means, "evaluations_per_minute": sum(60 / row["evaluation"] for row in rows)}
 
 
-def alone(cell: Cell, plan: Plan, name: str, stop: Stop) -> dict[str, float]:
+def alone(cell: Cell, plan: Plan, stop: Stop) -> dict[str, float]:
     """The cell's evaluation with the device to itself, stacked and plain."""
     stacked = whole(epoch_seconds(trainer(plan, noise(plan.images)), cell, plan.epochs, stop), plan.images)
     one_seed = epoch_seconds(trainer(plan, noise(plan.plain_images), "plain", seeds=1), cell, 2, stop)
     plain = SEEDS * whole(one_seed, plan.plain_images)
-    row = {"stacked": stacked, "plain": plain, "speedup": plain / stacked}
-    least = floor(cell, name)
-    return row | ({} if least is None else {"share_of_compute": least / stacked})
+    return {"stacked": stacked, "plain": plain, "speedup": plain / stacked}
 
 
 def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
@@ -248,17 +231,10 @@ def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, An
 
     shared = "random 1"
     for label, cell in cells.items():
-        add(result["alone"], label, label, partial(alone, cell, plan, name, stop))
+        add(result["alone"], label, label, partial(alone, cell, plan, stop))
     for count in plan.processes:
         what = f"{count} processes that share the device, evaluations of {shared}"
         add(result["shared"], count, what, partial(together, count))
-    if plan.real:
-
-        def full() -> dict[str, float]:
-            seconds = epoch_seconds(trainer(plan, noise(IMAGES)), cells["largest"], EPOCHS, stop)
-            return {"seconds": sum(seconds), "epochs": len(seconds)}
-
-        add(result, "largest_measured", "largest, MEASURED at full length", full)
     return result
 
 

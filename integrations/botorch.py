@@ -68,7 +68,7 @@ class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
 
 def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None = None) -> GraphKernel:
     """Return a kernel on encoded configurations, on average 1 on the diagonal, with BO-FM's priors."""
-    kernel = KERNELS[name](space, normalised="at zero", batch_shape=batch_shape)
+    kernel = KERNELS[name](space, normalised=True, batch_shape=batch_shape)
     D, P = len(space.continuous), len(space.discrete)
     combination = FAST_KERNELS[name].combination
     for parameter in fm_parameters(D, max(P, 1), combination, has_graphs=P > 0):

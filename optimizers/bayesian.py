@@ -70,7 +70,12 @@ class BayesianOptimizer(Optimizer):
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
     ) -> None:
-        _check_sizes(space)
+        for variable in space.discrete:
+            if (count := len(variable.vertices)) > LARGEST_GRAPH:
+                raise OptimizerError(
+                    f"{variable.name} has {count} values: a Gaussian process stores a matrix over the values of a "
+                    f"discrete variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
+                )
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
         self.log_objective = log_objective
@@ -96,10 +101,6 @@ class BayesianOptimizer(Optimizer):
     def observations(self) -> list[tuple[Trial, Evaluation]]:
         """Return the results that the model uses, in the order of `tell`: all of them."""
         return self.history
-
-    def uses_random_restarts(self) -> bool:
-        """Return whether this ask's fit uses random starts even with many results."""
-        return self._asked % RESTART_FIT_EVERY == 0
 
     @cached_property
     def surrogate(self) -> Surrogate:
@@ -138,7 +139,7 @@ class BayesianOptimizer(Optimizer):
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
         """Fit the process to the observations with objectives y [n] under the most likely warping."""
         points = Points.from_encoded(self.space, self._encode(trial for trial, _ in self.observations()))
-        fitted = self._fit_warped(points, y, rng, restart=self.uses_random_restarts())
+        fitted = self._fit_warped(points, y, rng, restart=self._asked % RESTART_FIT_EVERY == 0)
         warpings = self.settings.warpings
         for _ in range(MAX_REFITS if len(warpings) > 1 else 0):
             warping = most_likely_warping(fitted.posterior, y, warpings)
@@ -200,13 +201,3 @@ class BayesianOptimizer(Optimizer):
             if is_new(x[None], known).all():
                 break
         return Suggestion(self.space.decode(x), RANDOM, note=note, memo=memo, fallback=fallback)
-
-
-def _check_sizes(space: Space) -> None:
-    """Raise OptimizerError for a variable with too many values for a Gaussian process."""
-    for variable in space.discrete:
-        if (count := len(variable.vertices)) > LARGEST_GRAPH:
-            raise OptimizerError(
-                f"{variable.name} has {count} values: a Gaussian process stores a matrix over the values of a discrete "
-                f"variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
-            )

@@ -1,8 +1,7 @@
 """BO-FM: Bayesian optimization with frequency-modulated kernels (Oh, Gavves, Welling 2021)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.fit import PAPER_FIT
@@ -12,7 +11,7 @@ from fmnas.optimizers.gp.output_warping import WARPINGS, Warping
 from fmnas.optimizers.gp.search import PAPER_SEARCH
 from fmnas.optimizers.optimizer import check_budget
 from fmnas.optimizers.options import check_options
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Space
 
 ModeName = Literal["default", "paper"]
 
@@ -56,16 +55,13 @@ class BOFM(BayesianOptimizer):
         space: Space,
         *,
         kernel: KernelName = "modlap",
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] | None = None,
-        log_objective: bool = False,
         mode: ModeName | Mode = "default",
         evaluations: int | None = None,
+        **others: Any,
     ) -> None:
         check_options(type(self), kernel=kernel, mode=mode)
         check_budget(evaluations)
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design, log_objective=log_objective)
+        super().__init__(space, **others)
         self.settings = self.mode = MODES[mode] if isinstance(mode, str) else mode
         self._form = (FAST_KERNELS | BLENDED_KERNELS if self.mode.blended else FAST_KERNELS)[kernel]
 

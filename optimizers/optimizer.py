@@ -129,9 +129,7 @@ class Optimizer(ABC):
         memo = tuple(map(float, suggestion.memo))
         if not all(map(math.isfinite, memo)):
             raise OptimizerError(f"memo = {memo}: all its numbers must be finite")
-        note = suggestion.note
-        if len(note) > MAX_NOTE_LENGTH:
-            note = f"{note[: MAX_NOTE_LENGTH - 3]}..."
+        note = suggestion.note[:MAX_NOTE_LENGTH]
         configuration = self.space.coerce(suggestion.configuration)
         return replace(suggestion, configuration=configuration, epochs=epochs, parent=parent, note=note, memo=memo)
 

@@ -46,12 +46,17 @@ codecs.register_error(ASCII_ERRORS, _to_ascii)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit code."""
+    """Run a command; return the exit code. Errors of the user's input or code are reported in one line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=ASCII_ERRORS if stream is sys.stdout else "backslashreplace")
     try:
-        return _run_command(**vars(_parse(sys.argv[1:] if arguments is None else arguments)))
+        parsed = vars(_parse(sys.argv[1:] if arguments is None else arguments))
+        command = parsed.pop("command")
+        try:
+            return int(command(**parsed))
+        except (FmnasError, ExperimentFailed, ImportError, SystemExit, BrokenPipeError) as error:
+            return _report_error(error, parsed.get("progress") == JSON)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     finally:
@@ -62,28 +67,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 BestEffortStream(sys.stdout).discard_output()
 
 
-def _run_command(command: Callable[..., int], **arguments: Any) -> int:
-    """Call the function of a command; report errors of the user's input or code in one line."""
-    is_json = arguments.get("progress") == JSON
-    try:
-        return int(command(**arguments))
-    except FmnasError as error:
-        return _report_error(str(error), "wrong input", ExitCode.WRONG_INPUT, is_json)
-    except ExperimentFailed as error:
-        return _report_error(f"the experiment failed: {error}", "failed", ExitCode.FAILED, is_json)
-    except ImportError as error:
-        if (error.name or "").startswith("fmnas"):
-            raise  # a bug in fmnas
-        message = f"{error}: install it; `fmnas doctor` lists all missing packages"
-        return _report_error(message, "wrong input", ExitCode.WRONG_INPUT, is_json)
-    except SystemExit as error:
-        return _report_error(f"user code called sys.exit({error.code!r})", "failed", ExitCode.FAILED, is_json)
-    except BrokenPipeError:
-        BestEffortStream(sys.stdout).discard_output()
-        return ExitCode.DONE
-
-
-def _report_error(message: str, status: str, code: ExitCode, is_json: bool) -> int:
+def _report_error(error: BaseException, is_json: bool) -> int:
+    """Report the error of a command in one line; return the exit code. A bug in fmnas is raised again."""
+    status, code = "failed", ExitCode.FAILED
+    match error:
+        case BrokenPipeError():
+            BestEffortStream(sys.stdout).discard_output()
+            return ExitCode.DONE
+        case FmnasError():
+            message, status, code = str(error), "wrong input", ExitCode.WRONG_INPUT
+        case ExperimentFailed():
+            message = f"the experiment failed: {error}"
+        case ImportError():
+            if (error.name or "").startswith("fmnas"):
+                raise error
+            message = f"{error}: install it; `fmnas doctor` lists all missing packages"
+            status, code = "wrong input", ExitCode.WRONG_INPUT
+        case _:
+            message = f"user code called sys.exit({getattr(error, 'code', None)!r})"
     reason = redact(message)
     print_error(reason)
     if is_json:

@@ -33,7 +33,7 @@ def write_journal(path: Path, events: list[Event]) -> None:
 
 def begun_event(config: Config, warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS) -> Begun:
     """Return the first event of an experiment."""
-    return Begun("id", FORMAT, config.model_dump(mode="json"), 0.0, warm_starts)
+    return Begun("id", FORMAT, config.model_dump(mode="json"), 0.0, dict(warm_starts))
 
 
 def begin(path: Path, config: Config, warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS) -> None:

@@ -1,5 +1,6 @@
-"""The script of the first run on a GPU: its parts exist and its arguments are checked."""
+"""The script of the first run on a GPU: its arguments are checked, and a check runs on the CPU."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,14 +10,8 @@ import pytest
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_first_run.py"
 
 
-def test_every_part_has_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    import gpu_checks
-    import gpu_first_run
-    import gpu_times
-
-    assert {*gpu_checks.PARTS, *gpu_times.PARTS} == set(gpu_first_run.PARTS)
-    assert gpu_first_run.share(10.0, ["failure", "captures"]) == pytest.approx(10.0 / 3)
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -24,11 +19,17 @@ def test_every_part_has_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--only", "nothing"], "--only"),
         (["--seconds", "1"], "--seconds"),
-        (["--data", "/nowhere"], "--data"),
         (["--json", "/nowhere/found.json"], "--json"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], named: str) -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)
+    done = call(*arguments)
     assert done.returncode == 2
     assert named in done.stderr
+
+
+@pytest.mark.slow
+def test_a_dry_run_of_the_failed_capture(tmp_path: Path) -> None:
+    done = call("--dry", "--only", "failure", "--json", str(tmp_path / "found.json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "found.json").read_text())["parts"]["failure"]["rows"]["the device answers"]["ok"]

@@ -119,9 +119,9 @@ class AutogradConditioned(ConditionedKernel[Tensor]):
         """Return V: nothing is precomputed."""
         return V
 
-    def evaluate(self, C: Tensor, precomputed: Tensor) -> tuple[Tensor, Tensor]:
+    def correlate(self, points: Points) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            return self._correlate(Points(C, precomputed))
+            return self._correlate(points)
 
     def with_pullback(self, C: Tensor, precomputed: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
         with torch.enable_grad():
@@ -197,10 +197,10 @@ class PairConditioned(ConditionedKernel[tuple[Tensor, Tensor]]):
         H = self.kernel.one_hot(V)
         return H @ self._TH, self._own(H @ self.kernel.T.diagonal())
 
-    def evaluate(self, C: Tensor, precomputed: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        a, own = precomputed
+    def correlate(self, points: Points) -> tuple[Tensor, Tensor]:
+        a, own = self.precompute(points.V)
         with torch.no_grad():
-            return self.kernel.r(self.squared_distance(C), a, self.values), own
+            return self.kernel.r(self.squared_distance(points.C), a, self.values), own
 
     def with_pullback(self, C: Tensor, precomputed: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, ByPosition]:
         a, own = precomputed
@@ -242,8 +242,3 @@ def overlap_tables(space: Space) -> list[Tensor]:
 def squared_distance(C1: Tensor, C2: Tensor, theta: Tensor) -> Tensor:
     """Return sum_d (c_d - c'_d)^2 / theta_d^2 [...] of continuous parts [..., D]; theta [D] or [1]."""
     return ((C1 - C2) / theta).square().sum(-1)
-
-
-def overlap(V1: Tensor, V2: Tensor) -> Tensor:
-    """Return the share of variables in which vertices [..., P] agree [...]."""
-    return (V1 == V2).double().mean(-1)

@@ -13,7 +13,6 @@ Variables with the same number of distinct eigenvalues are processed together.
 | N | [B, P] | normaliser: the mean of the factor (graph_part.py) over vertices at d = 0 |
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,82 +22,48 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 from fmnas.search_spaces import Space
-from fmnas.search_spaces.variables import Discrete
+from fmnas.search_spaces.variables import Discrete, Floats
 
 PairEntries = list[Tensor]
 """Weights of pairs per group of variables: [G, M], whether v = v'; or entries of projectors [G, E, M]."""
 
 
-class Eigenspaces(ABC):
+class Eigenspaces:
     """A graph's distinct Laplacian eigenvalues mu [E] and the projectors M [E, V, V] onto their eigenspaces.
 
-    vertices: V. multiplicities: dimensions of the eigenspaces [E].
+    If all eigenspaces have one dimension, as for a path, only the eigenvectors U [V, V] are kept: M would take V^3
+    numbers. vertices: V. multiplicities: dimensions of the eigenspaces [E].
     """
 
-    def __init__(self, mu: Tensor, vertices: int, multiplicities: Tensor) -> None:
-        self.mu, self.vertices, self.multiplicities = mu, vertices, multiplicities
-
-    @staticmethod
-    def from_variable(variable: Discrete) -> "Eigenspaces":
-        """Return the eigenspaces of a variable's graph; eigenvalues closer than 1e-8 are merged."""
-        eigenvalues, U = variable.spectrum
+    def __init__(self, eigenvalues: Floats, eigenvectors: Floats) -> None:
+        """Eigenvalues closer than 1e-8 are merged."""
         first = np.concatenate([[True], np.diff(eigenvalues) > 1e-8])
-        mu = torch.tensor(eigenvalues[first])
+        self.mu, self.vertices = torch.tensor(eigenvalues[first]), len(eigenvectors)
+        self._U = torch.tensor(eigenvectors)
+        self._M: Tensor | None = None
         if first.all():
-            return _SimpleSpectrum(mu, torch.tensor(U))
-        group = np.cumsum(first) - 1
-        return _RepeatedEigenvalues(
-            mu, torch.tensor(np.stack([U[:, group == e] @ U[:, group == e].T for e in range(len(mu))]))
-        )
+            # Each trace is 1 up to the rounding error of a projector's trace, on which recorded suggestions depend. The
+            # summand has the strides of a projector's diagonal, and thus the same order of summation.
+            trace = torch.zeros_like(self._U).diagonal()
+            self.multiplicities = torch.stack([trace.copy_(u * u).sum() for u in self._U.T])
+        else:
+            members = [eigenvectors[:, np.cumsum(first) - 1 == e] for e in range(len(self.mu))]
+            self._M = torch.tensor(np.stack([U @ U.T for U in members]))
+            self.multiplicities = torch.einsum("evv->e", self._M)
 
-    @abstractmethod
     def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
         """Return M_e[v1, v2] of pairs of vertices [M]: [E, M]."""
+        return (self._U[v1] * self._U[v2]).T if self._M is None else self._M[:, v1, v2]
 
-    @abstractmethod
     def columns(self, v: Tensor) -> Tensor:
         """Return M_e[:, v] of vertices v [n]: [E, V, n]."""
+        return (self._U[:, None] * self._U[v]).permute(2, 0, 1) if self._M is None else self._M[:, :, v]
 
-    @abstractmethod
     def diagonal(self, f: Tensor) -> Tensor:
         """Return the sum over e of f_e M_e[v, v], f [E]: [V]."""
-
-
-class _SimpleSpectrum(Eigenspaces):
-    """All eigenspaces have one dimension, as for a path: U [V, V] is stored instead of V^3 numbers."""
-
-    def __init__(self, mu: Tensor, U: Tensor) -> None:
-        # Each trace is 1 up to the rounding error of a projector's trace, on which recorded suggestions depend. The
-        # summand has the strides of a projector's diagonal, and thus the same order of summation.
-        trace = torch.zeros_like(U).diagonal()
-        super().__init__(mu, len(U), torch.stack([trace.copy_(u * u).sum() for u in U.T]))
-        self._U = U
-
-    def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
-        return (self._U[v1] * self._U[v2]).T
-
-    def columns(self, v: Tensor) -> Tensor:
-        return (self._U[:, None] * self._U[v]).permute(2, 0, 1)
-
-    def diagonal(self, f: Tensor) -> Tensor:
-        return torch.einsum("ve,e->v", self._U * self._U, f)
-
-
-class _RepeatedEigenvalues(Eigenspaces):
-    """Some eigenspaces have several dimensions: the projectors are stored."""
-
-    def __init__(self, mu: Tensor, projectors: Tensor) -> None:
-        super().__init__(mu, projectors.shape[1], torch.einsum("evv->e", projectors))
-        self._projectors = projectors
-
-    def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
-        return self._projectors[:, v1, v2]
-
-    def columns(self, v: Tensor) -> Tensor:
-        return self._projectors[:, :, v]
-
-    def diagonal(self, f: Tensor) -> Tensor:
-        return torch.einsum("evv,e->v", self._projectors, f)
+        if self._M is None:
+            return torch.einsum("ve,e->v", self._U * self._U, f)
+        return torch.einsum("evv,e->v", self._M, f)
 
 
 @dataclass(frozen=True)
@@ -115,10 +80,6 @@ class Group:
     complete: int
 
 
-_POINT = _SimpleSpectrum(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-"""The graph with one vertex, used if a space has no discrete variable."""
-
-
 def _complete_size(variable: Discrete) -> int:
     V = len(variable.vertices)
     return V if int(variable.adjacency.sum()) == V * (V - 1) else 0
@@ -132,9 +93,8 @@ class Factors:
 
     def __init__(self, space: Space, modulation: FrequencyModulation, additive: bool = False) -> None:
         self.modulation, self.additive = modulation, additive
-        self.spaces: list[Eigenspaces] = [Eigenspaces.from_variable(variable) for variable in space.discrete] or [
-            _POINT
-        ]
+        point = (np.zeros(1), np.ones((1, 1)))  # the graph with one vertex, if a space has no discrete variable
+        self.spaces = [Eigenspaces(*spectrum) for spectrum in [v.spectrum for v in space.discrete] or [point]]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
         self.groups = self._group_variables(complete)

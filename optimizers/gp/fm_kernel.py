@@ -125,8 +125,8 @@ class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
         return self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0))
 
-    def evaluate(self, C: Tensor, precomputed: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor]:
-        (weights, own), d2 = precomputed, self.squared_distance(C)
+    def correlate(self, points: Points) -> tuple[Tensor, Tensor]:
+        (weights, own), d2 = self.precompute(points.V), self.squared_distance(points.C)
         q, s = (part.reshape(d2.shape) for part in self.graphs.evaluate(weights, d2.reshape(1, -1)))
         return self.combination.combine(q, s, d2, self.w), own
 

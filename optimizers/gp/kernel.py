@@ -57,16 +57,12 @@ class ConditionedKernel(ABC, Generic[Precomputed]):
         """Compute what depends only on the vertices V [m, P] of new points, while their continuous parts change."""
 
     @abstractmethod
-    def evaluate(self, C: Tensor, precomputed: Precomputed) -> tuple[Tensor, Tensor]:
-        """Return (r [m, n], own [m]) of points with continuous parts C [m, D]."""
-
-    @abstractmethod
     def with_pullback(self, C: Tensor, precomputed: Precomputed) -> tuple[Tensor, Tensor, ByPosition]:
         """Return (r [m, n], own [m], the pullback to C)."""
 
+    @abstractmethod
     def correlate(self, points: Points) -> tuple[Tensor, Tensor]:
         """Return (r [m, n], own [m])."""
-        return self.evaluate(points.C, self.precompute(points.V))
 
     @abstractmethod
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:

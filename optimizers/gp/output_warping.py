@@ -23,7 +23,6 @@ that of g plus the sum of log dg / dy. The bend does not change that sum: it add
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -56,26 +55,23 @@ def log_above_median(y: Floats) -> tuple[Floats, float]:
     return u, log_slope - float(above.sum() + len(y) * np.log(unit))
 
 
-WARPS: dict[str, Warp] = {"identity": identity, "log above median": log_above_median}
-
-
 @dataclass(frozen=True)
 class Warping:
-    """A warp, one of WARPS, followed by a bend."""
+    """A warp followed by a bend."""
 
-    warp: Literal["identity", "log above median"] = "identity"
+    warp: Warp = identity
     bend: float = 0.0
 
     def apply(self, y: Floats) -> Floats:
         """Warp y [n], not all equal, to mean 0 and standard deviation 1 (ddof 1)."""
-        return standardise(self.bend_values(WARPS[self.warp](y)[0]))
+        return standardise(self.bend_values(self.warp(y)[0]))
 
     def bend_values(self, u: Floats) -> Floats:
         """Apply the bend to u [n]."""
         return np.asarray(np.expm1(self.bend * u) / self.bend if self.bend else u)
 
 
-WARPINGS = tuple(Warping(warp, bend) for bend in sorted(BENDS, key=abs) for warp in ("log above median", "identity"))
+WARPINGS = tuple(Warping(warp, bend) for bend in sorted(BENDS, key=abs) for warp in (log_above_median, identity))
 """Ordered by the size of the bend."""
 
 
@@ -84,8 +80,8 @@ def most_likely_warping(posterior: Posterior, y: Floats, warpings: Sequence[Warp
 
     Mean and output scale are maximised out per warping, as in `process.py`.
     """
-    by_name = {name: warp(y) for name, warp in WARPS.items()}
-    warped = [by_name[warping.warp] for warping in warpings]
+    by_warp = {warp: warp(y) for warp in {warping.warp for warping in warpings}}
+    warped = [by_warp[warping.warp] for warping in warpings]
     G = torch.from_numpy(
         np.stack([warping.bend_values(u) for warping, (u, _) in zip(warpings, warped, strict=True)], axis=1)
     )

@@ -67,7 +67,8 @@ def collect_status(directory: RunDirectory, now: float | None = None) -> dict[st
     ledger = fold(events)
     state = _state(driver, ledger.status)
     since = float(driver["since"]) if driver and state == WORKING else None
-    running = [] if since is None else list(ledger.running(since))
+    begun = float("inf") if since is None else since
+    running = [(run, job) for run, job in ledger.unfinished_trials() if job.is_running and job.started_at >= begun]
     epochs_done = {(run, trial): epoch for run, trial, epoch in (driver or {}).get("epochs_done", ())}
     trials = [(run, _trial(pending, epochs_done.get((run, pending.trial.id)), now)) for run, pending in running]
     is_in_memory = split_reference(ledger.config["problem"])[0] == IN_MEMORY  # only `minimize` has the function

@@ -4,10 +4,11 @@ The journal is a list of them, and everything else follows from it: `Ledger` fol
 Times are seconds since the epoch, in UTC.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_args
 
 from fmnas.platform.environment import Software
 from fmnas.platform.experiment.warm_start import WarmStartData
@@ -71,36 +72,34 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """A worker begins an attempt at a trial."""
+class AttemptEvent:
+    """What happens to an attempt at a trial, or at the retraining of one. attempt: from 1. worker: its name."""
 
     run: str
     trial_id: int
     attempt: int
     worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started(AttemptEvent):
+    """A worker begins an attempt at a trial."""
+
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(AttemptEvent):
     """A trial has a result. worker: empty for the trial of a warm start, which was evaluated before."""
 
-    run: str
-    trial_id: int
-    attempt: int
-    worker: str
     evaluation: Evaluation
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(AttemptEvent):
     """A trial ended without a result, and is charged. status: "failed" or "timed_out"."""
 
-    run: str
-    trial_id: int
-    attempt: int
-    worker: str
     reason: str
     seconds: float
     at: float
@@ -108,26 +107,18 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(AttemptEvent):
     """The worker of a trial is gone. final: whether the trial is given up, and not tried again."""
 
-    run: str
-    trial_id: int
-    attempt: int
-    worker: str
     reason: str
     final: bool
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(AttemptEvent):
     """The driver stopped while a trial was running; a resume repeats the trial."""
 
-    run: str
-    trial_id: int
-    attempt: int
-    worker: str
     reason: str
     at: float
 
@@ -156,24 +147,16 @@ class RetrainingBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrainingStarted:
+class RetrainingStarted(AttemptEvent):
     """A worker begins to retrain an incumbent."""
 
-    run: str
-    trial_id: int
-    attempt: int
-    worker: str
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Retrained:
+class Retrained(AttemptEvent):
     """An incumbent was retrained. errors: on the test images, one per seed. test_images: how many there are."""
 
-    run: str
-    trial_id: int
-    attempt: int
-    worker: str
     errors: tuple[float, ...]
     test_images: int
     train_seconds: float
@@ -182,13 +165,9 @@ class Retrained:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrainingFailed:
+class RetrainingFailed(AttemptEvent):
     """The retraining of an incumbent failed or lost its worker. final: whether it is not tried again."""
 
-    run: str
-    trial_id: int
-    attempt: int
-    worker: str
     reason: str
     final: bool
     at: float
@@ -197,59 +176,29 @@ class RetrainingFailed:
 TrialEvent = Asked | Started | Finished | Failed | Lost | Cancelled
 RetrainingEvent = RetrainingBegun | RetrainingStarted | Retrained | RetrainingFailed
 Event = Begun | Extended | DriverStarted | TrialEvent | RetrainingEvent | Ended
-
-EVENT_TYPES: Mapping[str, type[Event]] = {
-    "begun": Begun,
-    "extended": Extended,
-    "driver_started": DriverStarted,
-    "asked": Asked,
-    "started": Started,
-    "finished": Finished,
-    "failed": Failed,
-    "lost": Lost,
-    "cancelled": Cancelled,
-    "ended": Ended,
-    "retraining_begun": RetrainingBegun,
-    "retraining_started": RetrainingStarted,
-    "retrained": Retrained,
-    "retraining_failed": RetrainingFailed,
+EVENT_NAMES = {kind: re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(Event)}
+"""The name of each type in the journal, e.g. "retraining_begun"."""
+EVENT_TYPES: Mapping[str, type[Event]] = {name: kind for kind, name in EVENT_NAMES.items()}
+_FROM_JSON: Mapping[str, Callable[[Any], Any]] = {
+    "trial": Trial.from_dict,
+    "evaluation": Evaluation.from_dict,
+    "software": lambda data: Software(**data),
+    "warm_starts": lambda data: {label: WarmStartData.from_dict(known) for label, known in data.items()},
+    "errors": tuple,
+    "runs": tuple,
 }
-"""The name of each type in the journal."""
-EVENT_NAMES = {kind: name for name, kind in EVENT_TYPES.items()}
-_TUPLES = ("errors", "runs")
+"""Fields that are not plain JSON data -> how they are converted back."""
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Convert an event to plain JSON data: its name under "event", and its fields."""
-    data: dict[str, Any] = {"event": EVENT_NAMES[type(event)]}
-    for attribute in fields(event):
-        value = getattr(event, attribute.name)
-        if isinstance(value, Trial | Evaluation):
-            value = value.to_dict()
-        elif isinstance(value, Software):
-            value = asdict(value)
-        elif attribute.name == "warm_starts":
-            value = {label: known.to_dict() for label, known in value.items()}
-        data[attribute.name] = value
-    return data
+    """Convert an event to plain data: its name under "event", and its fields."""
+    return {"event": EVENT_NAMES[type(event)], **asdict(event)}
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
     """Convert plain JSON data back to an event.
 
-    Raises ValueError for an unknown name; KeyError, TypeError or ValueError for missing, unknown or invalid fields.
+    Raises KeyError for an unknown name; KeyError, TypeError or ValueError for missing, unknown or invalid fields.
     """
-    rest = dict(data)
-    name = rest.pop("event")
-    if name not in EVENT_TYPES:
-        raise ValueError(f"unknown event {name!r}")
-    if "trial" in rest:
-        rest["trial"] = Trial.from_dict(rest["trial"])
-    if "evaluation" in rest:
-        rest["evaluation"] = Evaluation.from_dict(rest["evaluation"])
-    if "software" in rest:
-        rest["software"] = Software(**rest["software"])
-    if "warm_starts" in rest:
-        rest["warm_starts"] = {label: WarmStartData.from_dict(known) for label, known in rest["warm_starts"].items()}
-    rest |= {key: tuple(rest[key]) for key in _TUPLES if key in rest}
-    return EVENT_TYPES[name](**rest)
+    fields = {key: _FROM_JSON[key](value) if key in _FROM_JSON else value for key, value in data.items()}
+    return EVENT_TYPES[fields.pop("event")](**fields)

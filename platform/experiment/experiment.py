@@ -42,13 +42,8 @@ class Experiment:
 
     config: Config
     problem: Problem
-    runs: Mapping[str, Run]
+    runs: dict[str, Run]
     warm_starts: Mapping[str, WarmStartData] = field(default_factory=dict)
-
-    @property
-    def epochs(self) -> int:
-        """Full fidelity."""
-        return self.config.fidelity.epochs
 
     @property
     def subspace(self) -> Subspace:
@@ -110,20 +105,18 @@ def build_experiment(
 ) -> Experiment:
     """Return the experiment that a configuration describes, at its beginning.
 
+    warm_starts: optimizer label -> its data, of every optimizer with a warm start.
     with_optimizers: False if the experiment is only read; then no optimizer is built.
-    Raises RunDirectoryError if the data of a warm start are missing.
     """
     task = problem(config.problem, config.problem_settings)
-    placeholder = PlaceholderOptimizer(task.space)
-    runs = [
-        Run(entry.label, repeat, placeholder, entry.concurrency, _warm_start(entry, repeat, warm_starts))
-        for repeat in range(config.repeats)
-        for entry in config.optimizers
-    ]
-    experiment = Experiment(config, task, {run.name: run for run in runs}, warm_starts)
-    if with_optimizers:
-        for run in runs:
-            run.optimizer = experiment.build_optimizer(run)
+    experiment = Experiment(config, task, {}, warm_starts)
+    for repeat in range(config.repeats):
+        for entry in config.optimizers:
+            known = WarmStart() if entry.warm_start is None else warm_starts[entry.label].for_repeat(repeat)
+            run = Run(entry.label, repeat, PlaceholderOptimizer(task.space), entry.concurrency, known)
+            if with_optimizers:
+                run.optimizer = experiment.build_optimizer(run)
+            experiment.runs[run.name] = run
     return experiment
 
 
@@ -134,15 +127,3 @@ def _initial_design(config: Config, subspace: Subspace, entry: OptimizerConfig, 
         # Seed 0 repeats the authors' runs 0, 1, 2, ...; any other seed is a new sample by their recipe.
         return authors_points(subspace.free, derived_seed(config.seed, run.repeat) if config.seed else run.repeat)
     return random_design(subspace.free, config.initial_points, derived_seed(config.seed, run.repeat))
-
-
-def _warm_start(entry: OptimizerConfig, repeat: int, warm_starts: Mapping[str, WarmStartData]) -> WarmStart:
-    if entry.warm_start is None:
-        return WarmStart()
-    data = warm_starts.get(entry.label)
-    if data is None or repeat >= len(data.trials):
-        raise RunDirectoryError(
-            f"{entry.label}: warm_start = {entry.warm_start!r}: the journal does not have the trials that repeat "
-            f"{repeat} began with: restore the journal, or run the configuration again"
-        )
-    return data.for_repeat(repeat)

@@ -14,19 +14,18 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, one_line
 from fmnas.platform.experiment.events import FORMAT, Begun, Event, event_from_dict, event_to_dict
 from fmnas.platform.experiment.run_directory import RunDirectory
 
-_CHECKSUM_START, _CHECKSUM_BYTES = b',"crc":"', len(b',"crc":"00000000"}\n')
+_CHECKSUM_BYTES = len(b',"crc":"00000000"}\n')
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """Writes events. Opening an existing file drops an incomplete last line.
 
     Raises RunDirectoryError if another line is damaged, or the file cannot be written.
@@ -45,8 +44,11 @@ class Journal:
             raise RunDirectoryError(
                 f"{path} cannot be written ({error.strerror}): fix that, or run as the user who owns the file"
             ) from None
-        if is_new:
-            _sync_folder(path.parent)
+        if is_new:  # only once its folder is on disk, too, is a new file found again after a power failure
+            folder = os.open(path.parent, os.O_RDONLY)
+            with suppress(OSError):  # not supported by some file systems
+                os.fsync(folder)
+            os.close(folder)
 
     def append(self, event: Event, wait: bool = True) -> None:
         """Write an event. wait: whether to return only when it, and all before it, is on disk.
@@ -54,15 +56,20 @@ class Journal:
         Raises ExperimentFailed if the disk does not take it, or it cannot be written as JSON.
         """
         try:
-            line, checksum = _to_line(event, self._checksum)
+            body = json.dumps(event_to_dict(event), allow_nan=False, separators=(",", ":")).encode()[:-1]
         except (TypeError, ValueError) as error:
             name = f"{type(event).__name__} of {getattr(event, 'run', 'the driver')}"
             raise ExperimentFailed(
                 f"{name}: it cannot be written as JSON ({one_line(error)}): use Python numbers, and no NaN"
             ) from error
+        checksum = zlib.crc32(body, self._checksum)
+        line = rest = body + _checksum_part(checksum)
         if not self._write_error:
             try:
-                self._write(line, wait)
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+                if wait:
+                    os.fsync(self._file.fileno())
             except OSError as error:
                 self._write_error = f"{self.path} cannot be written ({error.strerror}): fix that and resume"
                 with suppress(OSError):  # if this fails, too, the next driver drops the incomplete line
@@ -72,28 +79,16 @@ class Journal:
         self._checksum = checksum
         self._valid_bytes += len(line)
 
-    def _write(self, line: bytes, wait: bool) -> None:
-        rest = memoryview(line)
-        while rest:
-            rest = rest[self._file.write(rest) :]
-        if wait:
-            os.fsync(self._file.fileno())
-
-    def __enter__(self) -> "Journal":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
 class JournalReader:
-    """Reads a journal that may still grow."""
+    """Reads a journal that may still grow. checksum, valid_bytes: of the lines so far."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._checksum, self._count, self.valid_bytes = 0, 0, 0
+        self.checksum, self.valid_bytes, self._count = 0, 0, 0
 
     def read(self) -> list[Event]:
         """Return the complete events that were appended since the last call.
@@ -109,24 +104,17 @@ class JournalReader:
             for line in file:
                 if not line.endswith(b"\n"):
                     return
-                number = self._count + 1
-                checksum = zlib.crc32(line[:-_CHECKSUM_BYTES], self._checksum)
+                checksum = zlib.crc32(line[:-_CHECKSUM_BYTES], self.checksum)
                 if line[-_CHECKSUM_BYTES:] != _checksum_part(checksum):
-                    way_on = f"keep a copy, cut it to its first {number - 1} lines, and resume from there"
-                    if number == 1:
-                        way_on = f"remove {self._path.parent} and run the configuration again"
+                    cut = f"keep a copy, cut it to its first {self._count} lines, and resume from there"
+                    way_on = cut if self._count else f"remove {self._path.parent} and run the configuration again"
                     raise RunDirectoryError(
-                        f"{self._path}, line {number}: checksum mismatch, {line[:60]!r}: this line was changed, or a "
-                        f"line is missing or misplaced before it. Restore the file; or {way_on}"
+                        f"{self._path}, line {self._count + 1}: checksum mismatch, {line[:60]!r}: this line was "
+                        f"changed, or a line is missing or misplaced before it. Restore the file; or {way_on}"
                     )
-                self._checksum, self._count = checksum, number
+                self.checksum, self._count = checksum, self._count + 1
                 self.valid_bytes += len(line)
                 yield line
-
-    @property
-    def checksum(self) -> int:
-        """Checksum of the lines so far."""
-        return self._checksum
 
     def _parse(self, line: bytes) -> Event:
         try:
@@ -163,21 +151,5 @@ def read_events(directory: RunDirectory) -> list[Event]:
     return events
 
 
-def _to_line(event: Event, checksum: int) -> tuple[bytes, int]:
-    body = json.dumps(event_to_dict(event), allow_nan=False, separators=(",", ":")).encode()[:-1]
-    checksum = zlib.crc32(body, checksum)
-    return body + _checksum_part(checksum), checksum
-
-
 def _checksum_part(checksum: int) -> bytes:
-    return _CHECKSUM_START + b'%08x"}\n' % checksum
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the folder to disk: only then is a new file in it found again after a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # not supported by some file systems
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return b',"crc":"%08x"}\n' % checksum

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
 from fmnas.platform.experiment.events import (
     Asked,
@@ -27,9 +26,8 @@ from fmnas.platform.experiment.events import (
     Lost,
     Retrained,
     RetrainingBegun,
-    RetrainingFailed,
-    RetrainingStarted,
     Started,
+    TrialEvent,
 )
 from fmnas.platform.experiment.trial_result import TrialResult, run_name
 from fmnas.platform.experiment.warm_start import WarmStartData
@@ -55,21 +53,6 @@ class RunBudget:
         """Whether a trial of that many epochs may start. suggest_seconds: of that trial, not yet charged."""
         in_time = self.seconds is None or self.seconds_spent + suggest_seconds < self.seconds
         return in_time and self.spent + self.committed + epochs <= self.epochs
-
-    def commit(self, epochs: int, suggest_seconds: float) -> None:
-        """Reserve the epochs of a suggested trial and charge the suggestion."""
-        self.committed += epochs
-        self.seconds_spent += suggest_seconds
-
-    def settle(self, epochs: int, train_seconds: float) -> None:
-        """Charge a pending trial that ended."""
-        self.committed -= epochs
-        self.spent += epochs
-        self.seconds_spent += train_seconds
-
-    def release(self, epochs: int) -> None:
-        """Free the epochs of a pending trial that was lost for good."""
-        self.committed -= epochs
 
 
 @dataclass
@@ -138,16 +121,13 @@ class PendingTrial:
         self.is_running = False
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class RetrainSettings:
     """How incumbents are retrained: epochs and images of each training, and the number of fresh seeds."""
 
     epochs: int
     images: int
     seeds: int
-
-    def __str__(self) -> str:
-        return f"epochs = {self.epochs}, images = {self.images}, seeds = {self.seeds}"
 
 
 @dataclass
@@ -162,7 +142,7 @@ class Ledger:
     extensions: every extension, with the number of results before it.
     status: how the last driver left, an `Ending`; empty while one works, or if it crashed.
     pauses: (begin, end) of the times without a driver of the experiment. A crashed driver counts until its last event.
-    retrained: settings -> run -> the retraining of its incumbent. retraining: the retraining begun last.
+    retrained: settings -> run -> the retraining of its incumbent. retrain_settings: of the retraining begun last.
     """
 
     id: str = ""
@@ -177,7 +157,7 @@ class Ledger:
     status: str = ""
     pauses: list[tuple[float, float]] = field(default_factory=list)
     retrained: dict[RetrainSettings, dict[str, Retrained]] = field(default_factory=dict)
-    retraining: RetrainingBegun | None = None
+    retrain_settings: RetrainSettings = RetrainSettings(0, 0, 0)
     last_at: float = 0.0
     worked_until: float = math.inf
 
@@ -188,74 +168,46 @@ class Ledger:
         """
         last_at, self.last_at = self.last_at, event.at
         match event:
-            case RetrainingBegun() | RetrainingStarted() | Retrained() | RetrainingFailed():
-                self._retraining(event)
-                return None
-            case DriverStarted():
-                self._driver_started(event)
-                return None
             case Begun() | Extended():
                 self._configure(event)
-            case _:
-                self.worked_until = event.at
-        self.status = Ending(event.status) if isinstance(event, Ended) else ""
-        match event:
-            case Asked():
-                self._apply_asked(event)
-            case Started():
-                self._apply_started(event, last_at)
-            case Cancelled():
-                self.pending[event.run, event.trial_id].cancelled = event
-            case Lost(final=False):
-                pending = self.pending[event.run, event.trial_id]
-                pending.losses += 1
-                pending.end_attempt(event.at)
-            case Finished() | Failed() | Lost():
-                return self._end(event)
+            case DriverStarted():
+                self._begin_driver(event)
+            case Ended():
+                self.status, self.worked_until = Ending(event.status), event.at
+            case RetrainingBegun():
+                self.retrain_settings = RetrainSettings(event.epochs, event.images, event.seeds)
+                self.retrained.setdefault(self.retrain_settings, {})
+            case Retrained():
+                self.retrained[self.retrain_settings][event.run] = event
+            case Asked() | Started() | Cancelled() | Lost() | Finished() | Failed():
+                self.status, self.worked_until = "", event.at
+                return self._apply_to_trial(event, last_at)
         return None
 
     def cancelled_results(self) -> Iterator[TrialResult]:
         """Yield a result for each trial that was running when the driver stopped; a resume repeats these trials."""
         for (name, _), pending in self.pending.items():
-            run = self.runs[name]
             if pending.cancelled is not None:
-                yield _result(run, pending, pending.cancelled)
+                yield _result(self.runs[name], pending, pending.cancelled)
 
     def unfinished_trials(self) -> Iterator[tuple[str, PendingTrial]]:
         """Yield (run, trial) of the pending trials that were not cancelled."""
         return ((name, pending) for (name, _), pending in self.pending.items() if pending.cancelled is None)
 
-    def running(self, since: float) -> Iterator[tuple[str, PendingTrial]]:
-        """Yield (run, trial) of the trials that are running, if the current driver began at that time."""
-        return (
-            (name, pending)
-            for name, pending in self.unfinished_trials()
-            if pending.is_running and pending.started_at >= since
-        )
-
-    def pending_count(self, run: str) -> int:
-        """Return the number of pending trials of a run."""
-        return sum(name == run for name, _ in self.pending)
-
     def incumbents(self) -> Sequence[TrialResult]:
         """Return the best full-fidelity result of each run that has one, in the order of the runs."""
         return [run.best for run in self.runs.values() if run.best is not None]
 
-    def current_retrained(self) -> dict[str, Retrained]:
-        """Return run -> its retraining with the latest settings, if that is of the run's present incumbent."""
-        if self.retraining is None:
-            return {}
-        retrained_runs = self.retrained.get(settings_of(self.retraining), {})
-        best = {result.run: result.trial.id for result in self.incumbents()}
-        return {
-            run: retrained_runs[run]
-            for run in best
-            if run in retrained_runs and retrained_runs[run].trial_id == best[run]
-        }
+    def current_retrained(self, settings: RetrainSettings | None = None) -> dict[str, Retrained]:
+        """Return run -> the retraining of its present incumbent, if there is one. settings: default: the latest."""
+        done = self.retrained.get(settings or self.retrain_settings, {})
+        present = {result.run: result.trial.id for result in self.incumbents()}
+        return {run: done[run] for run, best in present.items() if run in done and done[run].trial_id == best}
 
     def _configure(self, event: Begun | Extended) -> None:
         """Set the configuration: runs that exist keep what they did, and get the new budget."""
         config = self.config = event.config
+        self.status = ""
         self.warm_starts |= event.warm_starts
         if isinstance(event, Begun):
             self.id = event.id
@@ -270,7 +222,7 @@ class Ledger:
                 run = self.runs[new.name] = before.get(new.name, new)
                 run.budget.epochs, run.budget.seconds = epochs, seconds
 
-    def _driver_started(self, event: DriverStarted) -> None:
+    def _begin_driver(self, event: DriverStarted) -> None:
         self.drivers.append(event)
         if event.work == DriverWork.EXPERIMENT:
             self.status = ""
@@ -278,39 +230,44 @@ class Ledger:
                 self.pauses.append((self.worked_until, event.at))
             self.worked_until = event.at
 
-    def _retraining(self, event: RetrainingBegun | RetrainingStarted | Retrained | RetrainingFailed) -> None:
-        if isinstance(event, RetrainingBegun):
-            self.retraining = event
-        elif isinstance(event, Retrained):
-            if self.retraining is None:
-                raise ValueError("no retraining has begun")
-            self.retrained.setdefault(settings_of(self.retraining), {})[event.run] = event
-
-    def _apply_asked(self, event: Asked) -> None:
-        run, trial = self.runs[event.run], event.trial
-        run.seeds[trial.id] = trial.seed
-        run.budget.commit(trial.epochs, event.suggest_seconds)
-        self.pending[run.name, trial.id] = PendingTrial(trial, event.suggest_seconds)
-
-    def _apply_started(self, event: Started, last_at: float) -> None:
+    def _apply_to_trial(self, event: TrialEvent, last_at: float) -> TrialResult | None:
+        """Apply an event of a trial. last_at: of the event before it."""
+        run = self.runs[event.run]
+        if isinstance(event, Asked):
+            trial = event.trial
+            run.seeds[trial.id] = trial.seed
+            run.budget.committed += trial.epochs
+            run.budget.seconds_spent += event.suggest_seconds
+            self.pending[run.name, trial.id] = PendingTrial(trial, event.suggest_seconds)
+            return None
         pending = self.pending[event.run, event.trial_id]
-        if pending.cancelled:
-            pending.end_attempt(event.at)
-        elif pending.is_running:
-            for other in self.pending.values():  # the driver before crashed: all its attempts ended with its last event
-                other.end_attempt(last_at)
-        pending.attempt, pending.started_at, pending.worker = event.attempt, event.at, event.worker
-        pending.cancelled, pending.is_running = None, True
+        match event:
+            case Started():
+                if pending.cancelled:
+                    pending.end_attempt(event.at)
+                elif pending.is_running:  # the driver before crashed: all its attempts ended with its last event
+                    for other in self.pending.values():
+                        other.end_attempt(last_at)
+                pending.attempt, pending.started_at, pending.worker = event.attempt, event.at, event.worker
+                pending.cancelled, pending.is_running = None, True
+            case Cancelled():
+                pending.cancelled = event
+            case Lost(final=False):
+                pending.losses += 1
+                pending.end_attempt(event.at)
+            case _:
+                return self._end(run, pending, event)
+        return None
 
-    def _end(self, event: Finished | Failed | Lost) -> TrialResult:
+    def _end(self, run: RunProgress, pending: PendingTrial, event: Finished | Failed | Lost) -> TrialResult:
         """Charge a result or a failure; free the epochs of a trial that was lost for good."""
-        run, pending = self.runs[event.run], self.pending.pop((event.run, event.trial_id))
+        del self.pending[event.run, event.trial_id]
         result = _result(run, pending, event)
         evaluation, epochs = result.evaluation, pending.trial.epochs
+        run.budget.committed -= epochs
         if result.status in CHARGED:
-            run.budget.settle(epochs, result.charged_seconds)
-        else:
-            run.budget.release(epochs)
+            run.budget.spent += epochs
+            run.budget.seconds_spent += result.charged_seconds
         run.ended += 1
         run.without_result += evaluation is None
         is_better = evaluation and (run.incumbent is None or evaluation.objective < run.incumbent)
@@ -333,21 +290,10 @@ def apply_line(ledger: Ledger, line: int, event: Event) -> TrialResult | None:
     try:
         return ledger.apply(event)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        driver = ledger.drivers[-1] if ledger.drivers else None
-        if driver is not None and not is_same_version(driver.software, provenance()):
-            written = format_driver(driver.software)
-            step = f"it was written by {written}, and this is {format_driver(provenance())}: use the former"
-        else:
-            step = f"restore the file; or keep a copy, cut it to its first {line - 1} lines, and resume from there"
         raise RunDirectoryError(
             f"line {line} of the journal ({type(event).__name__}) does not follow from the lines before it "
-            f"({one_line(error)}): {step}"
+            f"({one_line(error)}): use the version of fmnas that wrote it; environment.json names it"
         ) from None
-
-
-def settings_of(retraining: RetrainingBegun) -> RetrainSettings:
-    """Return the settings of a retraining."""
-    return RetrainSettings(retraining.epochs, retraining.images, retraining.seeds)
 
 
 def _result(run: RunProgress, pending: PendingTrial, event: Finished | Failed | Lost | Cancelled) -> TrialResult:

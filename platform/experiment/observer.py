@@ -10,7 +10,7 @@ ends the experiment: the first one of each observer is logged. KeyboardInterrupt
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol
 
 from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.trial_result import TrialResult
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fmnas.platform.config.schema import Config
     from fmnas.platform.experiment.state import ExperimentState
 
+Arguments = ParamSpec("Arguments")
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -60,41 +61,28 @@ class Observer:
         """
 
 
-class Observers(Observer):
+class Observers:
     """Calls several observers, in order, and logs the first exception of each."""
 
-    def __init__(self, observers: Sequence[Observer]) -> None:
+    def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._observers = observers
         self._failed: set[int] = set()
 
-    def check(self, config: "Config") -> None:
-        """See `Observer.check`; exceptions are passed on."""
-        for observer in self._observers:
-            observer.check(config)
-
-    def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
-        self._call(lambda each: each.on_start(state, pool))
-
-    def on_event(self, event: Event, result: TrialResult | None) -> None:
-        self._call(lambda each: each.on_event(event, result))
-
-    def on_suggesting(self, run: str) -> None:
-        self._call(lambda each: each.on_suggesting(run))
-
-    def on_message(self, text: str) -> None:
-        self._call(lambda each: each.on_message(text))
-
-    def on_end(self, status: str, reason: str) -> None:
-        self._call(lambda each: each.on_end(status, reason))
-
-    def _call(self, method: Callable[[Observer], None]) -> None:
+    def notify(
+        self, method: Callable[Concatenate[Any, Arguments], None], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> None:
+        """Call a method of `Observer`, e.g. `notify(Observer.on_event, event, None)`, as each observer defines it."""
         for observer in self._observers:
             try:
-                method(observer)
+                getattr(observer, method.__name__)(*args, **kwargs)
             except Exception:
                 if id(observer) not in self._failed:
                     self._failed.add(id(observer))
                     _LOGGER.exception("%s failed; the experiment continues", type(observer).__name__)
+
+    def on_message(self, text: str) -> None:
+        """See `Observer.on_message`."""
+        self.notify(Observer.on_message, text)
 
 
 def mean_epochs_done(pool: PoolStatus, trainings: int) -> dict[tuple[str, int], int]:

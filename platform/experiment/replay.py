@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from fmnas.optimizers.isolation import same_working_directory
-from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, one_line, own_line
+from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.configuration import announce_user_code, diff, recorded_configs
 from fmnas.platform.experiment.events import Asked, Begun, Event, Extended
 from fmnas.platform.experiment.experiment import Experiment, Run, build_experiment
@@ -20,12 +19,9 @@ from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, apply_line, fold
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.saved_problem import placeholder_problem
-from fmnas.platform.experiment.state import report_result, restore_suggestion
+from fmnas.platform.experiment.state import calling_optimizer, report_result, restore_suggestion
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import FmnasError, Trial
-
-MAX_MISMATCHES = 100
-"""After this number of mismatches the rest of a run is not compared: each takes as long as the run up to there."""
 
 
 @dataclass(frozen=True)
@@ -89,61 +85,46 @@ def replay(
 def _replay_run(name: str, steps: Sequence[Step]) -> list[Mismatch]:
     mismatches: list[Mismatch] = []
     seeds: dict[int, int] = {}
-    experiment: Experiment | None = None
-    for index, (line, what) in enumerate(steps):
-        if isinstance(what, Experiment):
-            experiment = what
-            _rebuild(experiment, name, steps[:index])
-            continue
-        assert experiment is not None, "the first step of every run is an experiment"
-        run = experiment.runs[name]
-        if isinstance(what, TrialResult):
-            report_result(experiment, run, what)
-            continue
-        mismatch = _compare(experiment, run, line, what, seeds)
-        seeds[what.id] = what.seed
-        if mismatch is None:
-            continue
-        mismatches.append(mismatch)
-        if len(mismatches) == MAX_MISMATCHES:
-            mismatches[-1] = replace(
-                mismatch, reason=f"{MAX_MISMATCHES} mismatches: the rest of this run is not compared"
-            )
-            break
-        try:
-            _rebuild(experiment, name, steps[: index + 1])
-        except (FmnasError, ExperimentFailed) as error:
-            mismatches[-1] = replace(mismatch, reason=f"the rest of this run cannot be replayed: {error}")
-            break
+    for index, (line, step) in enumerate(steps):
+        if isinstance(step, Experiment):  # the first step of every run
+            experiment, run = step, step.runs[name]
+            _rebuild(experiment, run, steps[:index])
+        elif isinstance(step, TrialResult):
+            report_result(experiment, step)
+        else:
+            mismatch = _compare(experiment, run, line, step, seeds)
+            seeds[step.id] = step.seed
+            if mismatch is None:
+                continue
+            mismatches.append(mismatch)
+            try:
+                _rebuild(experiment, run, steps[: index + 1])
+            except (FmnasError, ExperimentFailed) as error:
+                mismatches[-1] = replace(mismatch, reason=f"the rest of this run cannot be replayed: {error}")
+                break
     return mismatches
 
 
-def _rebuild(experiment: Experiment, name: str, steps: Sequence[Step]) -> None:
+def _rebuild(experiment: Experiment, run: Run, steps: Sequence[Step]) -> None:
     """Give a run of the experiment a new optimizer, with the suggestions and results of these steps."""
-    run = experiment.runs[name]
     run.optimizer = experiment.build_optimizer(run)
-    for _, what in steps:
-        if isinstance(what, Trial):
-            restore_suggestion(run, what)
-        elif isinstance(what, TrialResult):
-            report_result(experiment, run, what)
+    for _, step in steps:
+        if isinstance(step, Trial):
+            restore_suggestion(run, step)
+        elif isinstance(step, TrialResult):
+            report_result(experiment, step)
 
 
 def _compare(experiment: Experiment, run: Run, line: int, recorded: Trial, seeds: Mapping[int, int]) -> Mismatch | None:
     """Ask the optimizer of a run, and compare its suggestion with the recorded one."""
-    changes: dict[str, tuple[Any, Any]] = {}
-    reason = ""
+    mismatch = Mismatch(line, run.name, recorded.id, {})
     try:
-        with same_working_directory():
+        with calling_optimizer(run):
             suggested = run.optimizer.ask()
-        trial = None if suggested is None else experiment.finalize_trial(run, suggested, seeds)
-    except LET_THROUGH:
-        raise
-    except BaseException as error:  # user code may raise anything, which is a finding of the replay
-        reason = f"the optimizer failed: {one_line(error)}{own_line(error)}"
-    else:
-        if trial is None:
-            reason = "the optimizer had no suggestion"
-        else:
-            changes = diff(asdict(recorded), asdict(Trial.from_dict(trial.to_dict())))
-    return Mismatch(line, run.name, recorded.id, changes, reason) if changes or reason else None
+            trial = suggested and experiment.finalize_trial(run, suggested, seeds)
+    except ExperimentFailed as error:  # a finding of the replay
+        return replace(mismatch, reason=str(error))
+    if trial is None:
+        return replace(mismatch, reason="the optimizer had no suggestion")
+    changes = diff(asdict(recorded), asdict(trial))
+    return replace(mismatch, changes=changes) if changes else None

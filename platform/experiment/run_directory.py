@@ -1,13 +1,10 @@
 """The run directory: the names of its files, how they are written, and the checks of a directory that a user names."""
 
-import errno
 import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +12,6 @@ from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, cut
 from fmnas.search_spaces.files import write_aside
 
 
-def _path(name: str) -> "cached_property[Path]":
-    def join(directory: "RunDirectory") -> Path:
-        return directory.place / name
-
-    return cached_property(join)
-
-
-@dataclass(frozen=True)
 class RunDirectory:
     """A folder such as runs/NAME. Its journal is the truth; everything else can be rebuilt from it.
 
@@ -33,25 +22,21 @@ class RunDirectory:
     artifacts: folder of the default MLflow store.
     """
 
-    root: Path
-    place: Path = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "place", self.root.absolute())
-
-    config = _path("config.yaml")
-    journal = _path("journal.jsonl")
-    lock = _path("driver.lock")
-    driver = _path("driver.json")
-    environment = _path("environment.json")
-    problem = _path("problem.json")
-    checkpoints = _path("checkpoints")
-    trials = _path("trials.csv")
-    retrained = _path("retrained.csv")
-    summary = _path("summary.json")
-    report = _path("report")
-    page = _path("report/index.html")
-    artifacts = _path("mlartifacts")
+    def __init__(self, root: Path) -> None:
+        self.root, self.place = root, root.absolute()
+        self.config = self.place / "config.yaml"
+        self.journal = self.place / "journal.jsonl"
+        self.lock = self.place / "driver.lock"
+        self.driver = self.place / "driver.json"
+        self.environment = self.place / "environment.json"
+        self.problem = self.place / "problem.json"
+        self.checkpoints = self.place / "checkpoints"
+        self.trials = self.place / "trials.csv"
+        self.retrained = self.place / "retrained.csv"
+        self.summary = self.place / "summary.json"
+        self.report = self.place / "report"
+        self.page = self.report / "index.html"
+        self.artifacts = self.place / "mlartifacts"
 
     @property
     def store(self) -> str:
@@ -63,16 +48,13 @@ class RunDirectory:
         return f"{name} {shlex.quote(str(self.root))}"
 
     def create(self) -> None:
-        """Make the folder. Raises RunDirectoryError if it is not empty or cannot be written."""
+        """Make the folder. Raises RunDirectoryError if it is not empty or cannot be made."""
         self.check_absent()
         try:
             self.place.mkdir(parents=True, exist_ok=True)
-            probe = self.place / ".writable"
-            probe.touch()
-            probe.unlink(missing_ok=True)
         except OSError as error:
             raise RunDirectoryError(
-                f"run directory {self.root} cannot be written ({error.strerror}): choose another with --out DIR"
+                f"run directory {self.root} cannot be made ({error.strerror}): choose another with --out DIR"
             ) from None
 
     def check_absent(self) -> None:
@@ -84,9 +66,8 @@ class RunDirectory:
             )
         if self.place.exists() and not self.place.is_dir():
             raise RunDirectoryError(f"{self.root} is a file: choose a run directory with --out DIR")
-        ours = (".writable", self.lock.name, self.driver.name)  # whether the lock is held, only the lock itself tells
         files = self.place.iterdir() if self.place.exists() else ()
-        if any(file.name not in ours and not file.name.startswith(f".{self.driver.name}") for file in files):
+        if not all(file.name.lstrip(".").startswith("driver.") for file in files):  # only the lock tells if it is held
             raise RunDirectoryError(
                 f"run directory {self.root} is not empty: delete it if an earlier run was stopped before it began, or "
                 "choose another with --out DIR"
@@ -158,12 +139,9 @@ def new_run_directory(path: Path) -> RunDirectory:
 def readable(path: Path, how: str = "") -> Iterator[None]:
     """Raise RunDirectoryError if the context cannot access the path. how: how to choose another, for the message."""
     try:
-        # In bytes, on Linux and macOS; also below a folder that does not exist yet.
-        if any(len(os.fsencode(part)) > 255 for part in path.parts):
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         yield
     except OSError as error:
-        step = "choose a shorter name" if error.errno == errno.ENAMETOOLONG else "choose one that you can access"
         raise RunDirectoryError(
-            f"directory {cut(str(path))} cannot be accessed ({error.strerror}): {step} {how}".rstrip()
+            f"directory {cut(str(path))} cannot be accessed ({error.strerror}): choose one that you can access "
+            f"{how}".rstrip()
         ) from None

@@ -5,7 +5,8 @@ optimizer. A resume applies the events of the journal in the same order; only su
 not asked for a suggestion but notified that it made it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -74,47 +75,52 @@ def restore_state(experiment: Experiment, events: Sequence[Event]) -> Experiment
         if isinstance(event, Asked):
             restore_suggestion(experiment.runs[event.run], event.trial)
         elif result is not None:
-            report_result(experiment, experiment.runs[result.run], result)
+            report_result(experiment, result)
     return ExperimentState(experiment, ledger)
 
 
 def restore_suggestion(run: Run, trial: Trial) -> None:
-    """Tell an optimizer that it suggested a trial earlier."""
-    try:
-        with same_working_directory():
-            run.optimizer.restore(deepcopy(trial))
-    except NonReproducibleError as error:
-        raise NonReproducibleError(f"{run.name}, {error}") from error
-    except (FmnasError, *LET_THROUGH):
-        raise
-    except BaseException as error:
-        raise ExperimentFailed(
-            f"{run.name}: the optimizer failed to restore trial {trial.id}: {one_line(error)}{own_line(error)}. The "
-            "journal is intact: fix the optimizer and resume; `fmnas report` needs no optimizer"
-        ) from error
+    """Tell an optimizer that it suggested a trial earlier. Raises as `calling_optimizer`."""
+    with calling_optimizer(run, f" to restore trial {trial.id}", (FmnasError, *LET_THROUGH)):
+        run.optimizer.restore(deepcopy(trial))
 
 
-def report_result(experiment: Experiment, run: Run, result: TrialResult) -> None:
+def report_result(experiment: Experiment, result: TrialResult) -> None:
     """Tell an optimizer the result of a trial; a failure as the configuration says; a lost trial is forgotten.
 
-    The optimizer gets copies, so it cannot change the ledger. Raises ExperimentFailed if it fails.
+    The optimizer gets copies, so it cannot change the ledger. Raises as `calling_optimizer`.
     """
+    run = experiment.runs[result.run]
     trial, evaluation = deepcopy((result.trial, result.evaluation))
     if evaluation is None and result.status != LOST and experiment.config.on_failure == "penalty":
         evaluation = _penalty(experiment, run.optimizer, trial)
+    with calling_optimizer(run, f" to take the result of trial {trial.id}"):
+        if evaluation is None:
+            run.optimizer.forget(trial)
+        else:
+            run.optimizer.tell(trial, evaluation)
+
+
+@contextmanager
+def calling_optimizer(
+    run: Run, task: str = "", let_through: tuple[type[BaseException], ...] = LET_THROUGH
+) -> Iterator[None]:
+    """Within the context, the optimizer of a run may be called. task: what it is to do, for the message.
+
+    Raises NonReproducibleError if it does not repeat a suggestion, and ExperimentFailed in place of any other exception
+    that is not let through.
+    """
     try:
         with same_working_directory():
-            if evaluation is None:
-                run.optimizer.forget(trial)
-            else:
-                run.optimizer.tell(trial, evaluation)
-    except LET_THROUGH:
+            yield
+    except NonReproducibleError as error:
+        raise NonReproducibleError(f"{run.name}, {error}") from error
+    except let_through:
         raise
     except BaseException as error:
         raise ExperimentFailed(
-            f"{run.name}: the optimizer failed to take the result of trial {trial.id}: {one_line(error)}"
-            f"{own_line(error)}. The result is in the journal: fix the optimizer and resume; `fmnas report` needs no "
-            "optimizer"
+            f"{run.name}: the optimizer failed{task}: {one_line(error)}{own_line(error)}. Fix it and continue; the "
+            "journal has all results"
         ) from error
 
 

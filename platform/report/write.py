@@ -17,7 +17,7 @@ from fmnas.platform.environment import format_driver
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
 from fmnas.platform.experiment.events import DriverWork
-from fmnas.platform.experiment.ledger import Ledger, settings_of
+from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.provenance import changed_file_notes, read_environment
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.experiment.state import ExperimentState
@@ -161,7 +161,7 @@ def _extension_notes(state: ExperimentState) -> list[Remark]:
 def _outdated_notes(state: ExperimentState) -> list[Remark]:
     """Return a note if incumbents that were retrained have been replaced by better ones."""
     ledger = state.ledger
-    n_retrained = len(ledger.retrained.get(settings_of(ledger.retraining), {})) if ledger.retraining else 0
+    n_retrained = len(ledger.retrained.get(ledger.retrain_settings, {}))
     n_outdated = n_retrained - len(ledger.current_retrained())
     note = (
         f"{n_outdated} of {n_retrained} retrained configurations are outdated (their runs have better ones now) "
@@ -181,8 +181,8 @@ def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, A
 
 def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
     """Return the table of the incumbents that were retrained with the latest settings; None without any."""
-    retrained, settings = ledger.current_retrained(), ledger.retraining
-    if settings is None or not retrained:
+    retrained, settings = ledger.current_retrained(), ledger.retrain_settings
+    if not retrained:
         return None
     rows = []
     for name, event in retrained.items():

@@ -7,10 +7,11 @@ was lost is repeated; too many failures in a row end the work.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import ClassVar
 
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.events import (
@@ -19,9 +20,11 @@ from fmnas.platform.experiment.events import (
     Lost,
     Retrained,
     RetrainingFailed,
+    RetrainingStarted,
+    Started,
 )
 from fmnas.platform.experiment.journal import Journal
-from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.observer import Observer, Observers
 from fmnas.platform.experiment.state import ExperimentState, report_result
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import StopRequest
@@ -63,44 +66,46 @@ class RunningJob:
     since: float
     started_at: float
 
+    @property
+    def attempt(self) -> tuple[str, int, int, str]:
+        """The fields of an `AttemptEvent`."""
+        return self.job.run, self.job.trial.id, self.job.attempt, self.worker
 
-class JobSource(Protocol):
-    """Where the jobs of a driver come from, and which events describe them."""
 
-    failure_message: str
-    """Why too many failures in a row end the work: a format with {count} and {last}."""
+class JobSource(ABC):
+    """Where the jobs of a driver come from, and which events describe them.
 
+    start_event: type of the event of a job that was given to a worker.
+    failure_message: why too many failures in a row end the work: a format with {count} and {last}.
+    """
+
+    start_event: ClassVar[type[Started | RetrainingStarted]]
+    failure_message: ClassVar[str]
+
+    @abstractmethod
     def unfinished_jobs(self, driver: "Driver") -> Iterable[Job]:
         """Return the jobs to start with."""
-        ...
+
+    @abstractmethod
+    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Event:
+        """Return the event of a job that ended."""
 
     def next_job(self, driver: "Driver") -> Job | None:
         """Return one more job; None without one at present."""
-        ...
+        return None
 
     def has_more(self) -> bool:
         """Whether `next_job` may return a job now or later."""
-        ...
+        return False
 
-    def start_event(self, running: RunningJob) -> Event:
-        """Return the event of a job that was given to a worker."""
-        ...
+    def closing_events(
+        self, running: Sequence[RunningJob], status: Ending, reason: str, clock: Clock
+    ) -> Sequence[Event]:
+        """Return what is recorded when the driver ends while these jobs are running. reason: why it failed."""
+        return ()
 
-    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Event:
-        """Return the event of a job that ended."""
-        ...
-
-    def cancel_event(self, running: RunningJob, reason: str, at: float) -> Event | None:
-        """Return the event of a job that is left running when the driver stops, if that is recorded."""
-        ...
-
-    def finish_event(self, status: Ending, reason: str, at: float) -> Event | None:
-        """Return the event of the driver's end, if that is recorded."""
-        ...
-
-    def check_failures(self, failures: Sequence[str]) -> None:
+    def check_failures(self, failures: Sequence[str]) -> None:  # noqa: B027  # optional
         """Raise ExperimentFailed if no job is left, and these failures mean that the work failed."""
-        ...
 
 
 class Driver:
@@ -112,7 +117,7 @@ class Driver:
         source: JobSource,
         journal: Journal,
         pool: Pool,
-        observers: Observer,
+        observers: Observers,
         context: RunContext,
     ) -> None:
         self.state, self.observers = state, observers
@@ -130,10 +135,20 @@ class Driver:
 
         Raises KeyboardInterrupt at the third stop request.
         """
+        status, reason = Ending.INTERRUPTED, ""
         self.stop.heeded = True
         try:
             self._waiting.extend(self._source.unfinished_jobs(self))
-            status, reason = self._loop(), ""
+            while not (self.is_stopping() and self.stop.over(self._workers.grace_seconds)):
+                self._fill()
+                has_more = bool(self._waiting) or self._source.has_more()
+                is_waiting_for_workers = has_more and self._pool.capacity == 0 and not self.is_stopping()
+                if not self._running and not is_waiting_for_workers:
+                    status = Ending.INTERRUPTED if has_more else Ending.FINISHED
+                    break
+                ended = self._pool.next_event(POLL_SECONDS)
+                if ended is not None:
+                    self._handle(ended)
             if status == Ending.FINISHED:
                 self._source.check_failures(self._failures)
         except ExperimentFailed as error:
@@ -141,7 +156,8 @@ class Driver:
         finally:
             self.stop.heeded = False
         try:
-            self._record_end(status, reason)
+            for event in self._source.closing_events([*self._running.values()], status, reason, self.clock):
+                self.record(event)
         except ExperimentFailed as error:  # such as a full disk
             status, reason = Ending.FAILED, reason or str(error)
         return status, reason
@@ -151,23 +167,16 @@ class Driver:
         self._journal.append(event, wait)
         result = self.state.ledger.apply(event)
         if result is not None:
-            report_result(self.state.experiment, self.state.experiment.runs[result.run], result)
-        self.observers.on_event(event, result)
+            report_result(self.state.experiment, result)
+        self.observers.notify(Observer.on_event, event, result)
 
     def is_stopping(self) -> bool:
-        """Whether the user has requested a stop."""
+        """Whether the user has requested a stop, which is announced once."""
+        if self.stop.count > 0 and not self._is_stop_announced:
+            self._is_stop_announced = True
+            seconds = f"{self._workers.grace_seconds:.0f} s"
+            self.observers.on_message(f"stopping: running trials have {seconds} to end; Ctrl-C again stops at once")
         return self.stop.count > 0
-
-    def _loop(self) -> Ending:
-        while True:
-            self._fill()
-            if not self._running and not self._waits_for_workers():
-                return Ending.INTERRUPTED if self._waiting or self._source.has_more() else Ending.FINISHED
-            ended = self._pool.next_event(POLL_SECONDS)
-            if ended is not None:
-                self._handle(ended)
-            if self._is_grace_over():
-                return Ending.INTERRUPTED
 
     def _fill(self) -> None:
         """Give every free worker a job; those that wait first."""
@@ -178,12 +187,12 @@ class Driver:
             if self.is_stopping():  # the request came while the optimizer was asked
                 self._waiting.appendleft(job)
                 return
-            worker = self._pool.submit(job)
-            running = RunningJob(job, worker, self.clock.elapsed(), self.clock.now())
+            running = RunningJob(job, self._pool.submit(job), self.clock.elapsed(), self.clock.now())
             self._running[job.key] = running
-            self.record(self._source.start_event(running), wait=False)
+            self.record(self._source.start_event(*running.attempt, running.started_at), wait=False)
 
     def _handle(self, ended: JobEnded) -> None:
+        """Record the end of a job, and repeat the job if its worker was lost."""
         job = ended.job
         event = self._source.end_event(ended, self._running.pop(job.key), self.clock)
         self.record(event)
@@ -199,29 +208,3 @@ class Driver:
         if self._failures_in_a_row >= self._workers.failures:
             count, last = self._failures_in_a_row, self._failures[-1]
             raise ExperimentFailed(self._source.failure_message.format(count=count, last=last))
-
-    def _waits_for_workers(self) -> bool:
-        """Whether there is work but no worker is ready: they are starting, or their nodes are gone."""
-        return self._pool.capacity == 0 and not self.is_stopping() and (bool(self._waiting) or self._source.has_more())
-
-    def _is_grace_over(self) -> bool:
-        """Whether running jobs must be left, after a stop request."""
-        if self.is_stopping() and not self._is_stop_announced:
-            self._is_stop_announced = True
-            self.observers.on_message(
-                f"stopping: waiting up to {self._workers.grace_seconds:.0f} s for {len(self._running)} running "
-                "trial(s); Ctrl-C again stops at once"
-            )
-        return self.stop.over(self._workers.grace_seconds)
-
-    def _record_end(self, status: Ending, reason: str) -> None:
-        """Record the running jobs as cancelled, and the end of the driver."""
-        why = "the experiment failed" if status == Ending.FAILED else "the driver was stopped"
-        for running in self._running.values():
-            reason_of_trial = f"{why} before the trial ended; a resume repeats it"
-            event = self._source.cancel_event(running, reason_of_trial, self.clock.now())
-            if event is not None:
-                self.record(event)
-        end = self._source.finish_event(status, reason, self.clock.now())
-        if end is not None:
-            self.record(end)

@@ -7,7 +7,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.environment import format_driver, is_same_version, provenance
@@ -25,18 +25,17 @@ from fmnas.platform.experiment.events import (
 )
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_events
-from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold, settings_of
+from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
 from fmnas.platform.experiment.provenance import (
+    DATA_HASH,
     changed_files,
     check_same_data,
-    data_hash,
     describe_data,
     user_file_hashes,
 )
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
-from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.runner.driver import JobSource, RunContext
 from fmnas.platform.runner.extension import (
     check_extension,
@@ -59,17 +58,24 @@ Notify = Callable[[str], None]
 class Plan:
     """Work for a driver, in a run directory.
 
-    events: recorded first. make_source: returns the jobs, after these events; None without jobs.
-    load_data: loads and checks the data of the problem. trainings: per job. jobs: the largest number at once.
+    events: recorded first. source: of the jobs, after these events; None without jobs. load: loads the data of the
+    problem. trainings: per job. jobs: the largest number at once.
     """
 
     state: ExperimentState
     events: Sequence[Event]
-    make_source: Callable[[], JobSource] | None
-    load_data: Callable[[], Data | None]
+    source: JobSource | None
+    load: Callable[[], Data | None]
     trainings: int
     jobs: int
     work: DriverWork = DriverWork.EXPERIMENT
+
+    def load_data(self, directory: RunDirectory) -> Data | None:
+        """Return the data. Raises FmnasError if others were used before, here or where optimizers were warm-started."""
+        data = self.load()
+        check_same_data(data, directory)
+        check_warm_start_data(self.state.experiment.warm_starts, describe_data(data).get(DATA_HASH, ""))
+        return data
 
     def open_pool(
         self, data: Data | None, directory: RunDirectory, context: RunContext, notify: Notify
@@ -96,18 +102,12 @@ def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     """Plan a new experiment. Raises FmnasError for invalid input."""
     warm_starts = load_warm_starts(config)
     experiment = build_experiment(config, warm_starts)
-    state = ExperimentState(experiment, Ledger())
     for note in (*design_warnings(config), *warm_start_notes(experiment)):
         notify(note)
     begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
-
-    def load_data() -> Data | None:
-        data = experiment.problem.load()
-        check_warm_start_data(warm_starts, describe_data(data).get("data_sha256", ""))
-        return data
-
-    started = driver_started(config, DriverWork.EXPERIMENT, at)
-    return Plan(state, [begun, started], lambda: SearchJobs(state), load_data, config.seeds, config.concurrency)
+    return _plan_search(
+        ExperimentState(experiment, Ledger()), [begun, driver_started(config, DriverWork.EXPERIMENT, at)]
+    )
 
 
 def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: float, notify: Notify) -> Plan:
@@ -124,10 +124,10 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         changes = extension_changes(before, config)
         recorded = fold(events).warm_starts
         warm_starts = load_warm_starts(config, recorded) if changes else recorded
-        check_warm_start_data(warm_starts, data_hash(directory))
         state = restore_state(build_experiment(config, warm_starts), events)
-    started = driver_started(config, DriverWork.EXPERIMENT, at)
-    opening: list[Event] = [started]
+    if settings := format_changed_settings(before, config):
+        notify(f"from now on {settings}")
+    opening: list[Event] = [driver_started(config, DriverWork.EXPERIMENT, at)]
     if changes:
         new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
         opening.append(Extended(changes, config.model_dump(mode="json"), at, new))
@@ -135,19 +135,11 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         new_notes = warm_start_notes(state.experiment) if new else []
         for note in (*design_warnings(config), *budget_change_notes(changes, config).values(), *new_notes):
             notify(note)
-    if settings := format_changed_settings(before, config):
-        notify(f"from now on {settings}")
-    is_over = state.ledger.status == Ending.FINISHED and not changes
-    if not is_over:
-        _notify_changes(state, started, notify)
-    return Plan(
-        state,
-        [] if is_over else opening,
-        None if is_over and not state.ledger.pending else lambda: SearchJobs(state),
-        lambda: _same_data(state.experiment.problem.load(), directory),
-        config.seeds,
-        config.concurrency,
-    )
+    elif state.ledger.status == Ending.FINISHED:
+        return replace(_plan_search(state, []), source=None)
+    for warning in _changes_of_code(state):
+        notify(warning)
+    return _plan_search(state, opening)
 
 
 def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float, notify: Notify) -> Plan:
@@ -166,46 +158,34 @@ def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float
     images = (config.data.train or 0) + (config.data.validation or 0)
     default = {"epochs": config.fidelity.epochs, "images": images, "seeds": config.seeds}
     settings = RetrainSettings(**{**default, **asked})
-    left = _not_retrained(ledger, settings)
+    done = ledger.current_retrained(settings)
+    left = [result for result in ledger.incumbents() if result.run not in done]
     if not ledger.incumbents():
         raise RunDirectoryError(
             f"{directory.root}: no full training has finished: continue with `fmnas {directory.command('resume')}`"
         )
     if ledger.status != Ending.FINISHED:
         notify("the experiment is not finished: the present incumbents are retrained")
-    split = load(settings.images) if left else None
-    if split is not None:
-        check_same_data(split, directory)
     begun = RetrainingBegun(**asdict(settings), runs=tuple(result.run for result in left), at=at)
     events: list[Event] = [driver_started(config, DriverWork.RETRAINING, at), begun]
-    if split is None:
-        is_latest = ledger.retraining is not None and settings_of(ledger.retraining) == settings
+    if not left:
+        is_latest = ledger.retrain_settings == settings
         return Plan(state, [] if is_latest else events, None, lambda: None, settings.seeds, 0, DriverWork.RETRAINING)
+    split = load(settings.images)
     jobs = RetrainingJobs(state, left, settings.epochs, len(split.held_out_inputs))
-    return Plan(state, events, lambda: jobs, lambda: split, settings.seeds, len(left), DriverWork.RETRAINING)
+    return Plan(state, events, jobs, lambda: split, settings.seeds, len(left), DriverWork.RETRAINING)
 
 
-def _not_retrained(ledger: Ledger, settings: RetrainSettings) -> list[TrialResult]:
-    done = ledger.retrained.get(settings, {})
-    return [
-        result
-        for result in ledger.incumbents()
-        if result.run not in done or done[result.run].trial_id != result.trial.id
-    ]
+def _plan_search(state: ExperimentState, events: Sequence[Event]) -> Plan:
+    config = state.config
+    return Plan(state, events, SearchJobs(state), state.experiment.problem.load, config.seeds, config.concurrency)
 
 
-def _same_data(data: Data | None, directory: RunDirectory) -> Data | None:
-    check_same_data(data, directory)
-    return data
-
-
-def _notify_changes(state: ExperimentState, started: DriverStarted, notify: Notify) -> None:
-    """Warn about user-defined files and versions that differ from those of earlier drivers."""
-    for warning in changed_files(state.ledger, state.config):
-        notify(warning)
-    before, now = state.ledger.drivers[-1].software if state.ledger.drivers else started.software, started.software
+def _changes_of_code(state: ExperimentState) -> list[str]:
+    """Return a warning for each user-defined file that differs from an earlier driver's, and one for the versions."""
+    warnings, now = changed_files(state.ledger, state.config), provenance()
+    before = state.ledger.drivers[-1].software if state.ledger.drivers else now
     if not is_same_version(before, now) or before.torch != now.torch:
-        notify(
-            f"resuming with a different version: {format_driver(before)} before, {format_driver(now)} now; reports "
-            "say so"
-        )
+        versions = f"{format_driver(before)} before, {format_driver(now)} now"
+        warnings.append(f"resuming with a different version: {versions}; reports say so")
+    return warnings

@@ -16,7 +16,7 @@ from fmnas.platform.experiment.configuration import save_config
 from fmnas.platform.experiment.events import Begun, DriverWork, Extended
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.lock import driver_lock, heartbeat
-from fmnas.platform.experiment.observer import Observers, PoolStatus, mean_epochs_done
+from fmnas.platform.experiment.observer import Observer, Observers, PoolStatus, mean_epochs_done
 from fmnas.platform.experiment.provenance import save_inputs
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
@@ -60,59 +60,50 @@ def run_experiment(
     """
     observers, now = Observers(context.observers), context.clock.now
     is_new = not directory.journal.exists()
+    work = DriverWork.EXPERIMENT if retrain is None else DriverWork.RETRAINING
+    pool: Any = NoWorkers()
+    data = None
     with ExitStack() as stack:
         if is_new:
             directory.check_absent()
             assert isinstance(config, Config), "a new experiment has no present configuration"
             plan = plan_new(config, now(), observers.on_message)
         else:
-            stack.enter_context(
-                driver_lock(directory, DriverWork.EXPERIMENT if retrain is None else DriverWork.RETRAINING)
-            )
+            stack.enter_context(driver_lock(directory, work))
             if retrain is None:
                 plan = plan_existing(config, directory, now(), observers.on_message)
             else:
                 plan = plan_retraining(retrain, directory, now(), observers.on_message)
-        observers.check(plan.state.config)
-        pool: Any = NoWorkers()
-        data = None
-        if plan.make_source is not None:
-            data = plan.load_data()
+        state = plan.state
+        for observer in context.observers:
+            observer.check(state.config)
+        if plan.source is not None:
+            data = plan.load_data(directory)
             pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))
         if is_new:
             directory.create()
-            stack.enter_context(driver_lock(directory, DriverWork.EXPERIMENT))
+            stack.enter_context(driver_lock(directory, work))
             directory.check_absent()  # another process may have begun an experiment meanwhile
-        save_inputs(plan.state.experiment, data, directory, _changes_config(plan))
-        return _drive(plan, directory, pool, context, observers)
-
-
-def _drive(plan: Plan, directory: RunDirectory, pool: Any, context: RunContext, observers: Observers) -> RunResult:
-    """Record the first events of a plan, and work through its jobs."""
-    state = plan.state
-    facts = partial(_driver_facts, plan, pool, context.clock.now())
-    with Journal(directory.journal) as journal, heartbeat(directory, facts):
+        changes_config = any(isinstance(event, Begun | Extended) for event in plan.events)
+        save_inputs(state.experiment, data, directory, changes_config)
+        journal = stack.enter_context(Journal(directory.journal))
+        stack.enter_context(heartbeat(directory, partial(_driver_facts, plan, pool, now())))
         for event in plan.events:
             journal.append(event)
             state.ledger.apply(event)
         save_config(state.config, directory)
-        observers.on_start(state, pool)
+        observers.notify(Observer.on_start, state, pool)
         for event in plan.events:
-            observers.on_event(event, None)
-        if plan.make_source is None:
-            status, reason = Ending(state.ledger.status or Ending.INTERRUPTED), ""
-        else:
-            status, reason = Driver(state, plan.make_source(), journal, pool, observers, context).run()
-    if status == Ending.INTERRUPTED and not (state.ledger.results or state.ledger.pending):
-        raise KeyboardInterrupt  # no trial has begun: there is nothing to report
-    if status == Ending.FINISHED and plan.work == DriverWork.EXPERIMENT:  # left by trials that were killed
-        shutil.rmtree(directory.checkpoints, ignore_errors=True)
-    observers.on_end(status, reason)
-    return RunResult(state, status, reason)
-
-
-def _changes_config(plan: Plan) -> bool:
-    return any(isinstance(event, Begun | Extended) for event in plan.events)
+            observers.notify(Observer.on_event, event, None)
+        status, reason = Ending(state.ledger.status or Ending.INTERRUPTED), ""
+        if plan.source is not None:
+            status, reason = Driver(state, plan.source, journal, pool, observers, context).run()
+        if status == Ending.INTERRUPTED and not (state.ledger.results or state.ledger.pending):
+            raise KeyboardInterrupt  # no trial has begun: there is nothing to report
+        if status == Ending.FINISHED and work == DriverWork.EXPERIMENT:  # left by trials that were killed
+            shutil.rmtree(directory.checkpoints, ignore_errors=True)
+        observers.notify(Observer.on_end, status, reason)
+        return RunResult(state, status, reason)
 
 
 def _driver_facts(plan: Plan, pool: PoolStatus, since: float) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
     if workers.kind == IN_PROCESS:
         task = problem(config.problem, settings)
         trainer = task.build(spec.data, workers.hardware)
-        if task.function is None:  # a function may need no torch, though an optimizer has loaded it
+        if task.function is None or _uses_torch(task.function):  # an optimizer may have loaded torch for itself
             warm_up_torch(workers.hardware.device)
         yield InProcessPool(trainer, spec.trial_seconds, stop, workers.grace_seconds, spec.print_tracebacks)
         return
@@ -77,3 +77,10 @@ def _ship_source(ray: Any, name: str) -> SourceFile | None:
     if file is not None:
         ray.cloudpickle.register_pickle_by_value(load_source(file))
     return file
+
+
+def _uses_torch(function: Callable[..., Any]) -> bool:
+    """Return whether the module of a function imports torch or something of torch."""
+    values = getattr(function, "__globals__", {}).values()
+    names = (getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in values)
+    return any(isinstance(name, str) and name.partition(".")[0] == "torch" for name in names)

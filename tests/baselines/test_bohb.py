@@ -8,7 +8,8 @@ import pytest
 
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import brackets
-from fmnas.baselines.kde_model import MAX_PICKS, suppress_warnings
+from fmnas.baselines.external import suppress_logs
+from fmnas.baselines.kde_model import MAX_PICKS
 from fmnas.optimizers import OptimizerError
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, MODEL, PROMOTION, RANDOM
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 4)])
 NOMINAL = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4)])
+HALVED = Space(SPACE.variables, [LinearConstraint({"x": 4, "k": 1}, 4)])
 
 TABLE = {
     1: [[(1, 1)]],
@@ -57,11 +59,6 @@ def test_brackets(epochs: int) -> None:
     assert result == TABLE[epochs]
 
 
-def test_a_cycle_of_25_epochs_costs_377() -> None:
-    cycle = brackets(25)
-    assert sum(n * round(b) for sizes, budgets in cycle for n, b in zip(sizes, budgets, strict=True)) == 377
-
-
 def test_one_after_the_other_the_brackets_are_played_in_order() -> None:
     expected = [epochs for bracket in TABLE[25] for size, epochs in bracket for _ in range(size)]
     assert len(expected) == 65
@@ -71,7 +68,7 @@ def test_one_after_the_other_the_brackets_are_played_in_order() -> None:
 
 
 def test_the_best_of_a_rung_are_promoted() -> None:
-    results = run_trials(BOHB(SPACE, epochs=25, seed=1), 65)
+    results = run_trials(BOHB(NOMINAL, epochs=25, seed=1), 65)
     at = 0
     for bracket in TABLE[25]:
         rungs = []
@@ -83,6 +80,8 @@ def test_the_best_of_a_rung_are_promoted() -> None:
             best = sorted(lower, key=lambda pair: pair[1])[: len(upper)]
             assert {t.parent for t, _ in upper} == {t.id for t, _ in best}
             assert {t.origin for t, _ in upper} == {PROMOTION}
+            for t, _ in upper:
+                assert t.configuration == results[t.parent][0].configuration
 
 
 def test_promotion_and_model_go_by_the_objective_not_by_the_error() -> None:
@@ -96,18 +95,6 @@ def test_promotion_and_model_go_by_the_objective_not_by_the_error() -> None:
     assert {trial.parent for trial in ask_next(optimizer, 3)} == {trial.id for trial, _ in best}
 
 
-def test_a_promotion_is_its_parent_with_more_epochs() -> None:
-    results = [trial for trial, _ in run_trials(BOHB(NOMINAL, epochs=9, seed=2), 60)]
-    promoted = [t for t in results if t.origin == PROMOTION]
-    assert len(promoted) > 5
-    for trial in promoted:
-        assert trial.parent is not None
-        parent = results[trial.parent]
-        assert parent.configuration == trial.configuration
-        assert parent.epochs < trial.epochs
-    assert all(t.parent is None for t in results if t.origin != PROMOTION)
-
-
 def test_with_everything_pending_the_next_bracket_opens() -> None:
     optimizer = BOHB(SPACE, epochs=9)
     trials = [optimizer.ask() for _ in range(20)]
@@ -118,19 +105,16 @@ def test_with_everything_pending_the_next_bracket_opens() -> None:
     assert (trial.origin, trial.epochs) == (PROMOTION, 3)  # the oldest bracket goes first
 
 
-def test_the_model_picks_about_two_thirds_once_it_has_data() -> None:
-    trials = [trial for trial, _ in run_trials(BOHB(SPACE, epochs=1), 90)]
+@pytest.mark.parametrize("space", [SPACE, HALVED], ids=["free", "constrained"])
+def test_the_model_picks_about_two_thirds_once_it_has_data(space: Space) -> None:
+    trials = [trial for trial, _ in run_trials(BOHB(space, epochs=1), 90)]
+    for trial in trials:
+        space.validate(trial.configuration)
     first = next(t.id for t in trials if t.origin == MODEL)
     assert first >= 6  # two models of dimension 2 need 3 results each
     share = np.mean([t.origin == MODEL for t in trials[first:]])
     assert 0.5 < share < 0.85
     assert {t.note for t in trials} == {""}
-
-
-def test_the_model_finds_the_good_region() -> None:
-    results = run_trials(BOHB(SPACE, epochs=1, seed=3), 90)
-    by_origin = {origin: [v for t, v in results[20:] if t.origin == origin] for origin in (MODEL, RANDOM)}
-    assert np.median(by_origin[MODEL]) < np.median(by_origin[RANDOM])
 
 
 @pytest.fixture
@@ -154,18 +138,6 @@ def test_a_failing_model_gives_a_random_suggestion_with_a_note() -> None:
     assert 10 < len(noted) < 40  # two thirds of those after the first models; no note while there is no model
     assert all("failed" in note or "random configuration" in note for note in noted)
     assert max(len(note) for note in noted) < 500
-
-
-HALVED = Space(SPACE.variables, [LinearConstraint({"x": 4, "k": 1}, 4)])
-
-
-def test_constraints_leave_a_third_to_chance() -> None:
-    trials = [trial for trial, _ in run_trials(BOHB(HALVED, epochs=1), 90)]
-    for trial in trials:
-        HALVED.validate(trial.configuration)
-    first = next(t.id for t in trials if t.origin == MODEL)
-    assert 0.5 < np.mean([t.origin == MODEL for t in trials[first:]]) < 0.85
-    assert {t.note for t in trials} == {""}
 
 
 @pytest.mark.parametrize(("by_model", "calls"), [(True, MAX_PICKS), (False, 1)])
@@ -217,8 +189,8 @@ def test_a_changed_history_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        *(("min_points_in_model", 0), ("top_n_percent", 0), ("top_n_percent", 100), ("num_samples", 0)),
-        *(("random_fraction", -0.1), ("random_fraction", 1.1), ("bandwidth_factor", 0.0), ("min_bandwidth", 0.0)),
+        *(("min_points_in_model", 0), ("top_n_percent", 100), ("num_samples", 0)),
+        *(("random_fraction", 1.1), ("bandwidth_factor", 0.0), ("min_bandwidth", 0.0)),
     ],
 )
 def test_options_of_the_model_are_checked(option: str, value: float) -> None:
@@ -229,7 +201,7 @@ def test_options_of_the_model_are_checked(option: str, value: float) -> None:
 def test_defaults_of_the_model_are_hpbandsters() -> None:
     from hpbandster.optimizers.config_generators import bohb
 
-    with suppress_warnings():
+    with suppress_logs("hpbandster"):
         expected = bohb.BOHB(BOHB(SPACE)._model._configuration_space)
     names = ("min_points_in_model", "top_n_percent", "num_samples", "random_fraction", "bw_factor", "min_bandwidth")
     result = BOHB(SPACE)._model.generator

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fmnas.baselines.casmopolitan import Casmopolitan, CasmopolitanKernel, Copula
-from fmnas.baselines.trust_region import GrowthRules, SizeRange, TrustRegion, is_success
+from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings
@@ -68,10 +68,8 @@ def test_golden_augmented_ei(case: dict[str, float]) -> None:
 def test_golden_lengths(case: dict[str, Any]) -> None:
     arguments = case["settings"]
     rules = GrowthRules(
-        SizeRange(arguments["length_init"], arguments["length_min"], arguments["length_max"]),
-        SizeRange(
-            arguments["length_init_discrete"], arguments["length_min_discrete"], arguments["length_max_discrete"]
-        ),
+        tuple(arguments[f"length_{which}"] for which in ("init", "min", "max")),
+        tuple(arguments[f"length_{which}_discrete"] for which in ("init", "min", "max")),
         arguments["tr_multiplier"],
         arguments["succtol"],
         arguments["failtol"],

@@ -87,16 +87,6 @@ def test_children_are_random_before_the_first_result() -> None:
     assert (child.origin, child.parent) == (MUTATION, 4)
 
 
-def test_children_are_made_again_until_they_are_feasible() -> None:
-    """A configuration with two of eight bits has one feasible child in four."""
-    bits = [Integer(f"b{i}", 0, 1) for i in range(8)]
-    space = Space(bits, [LinearConstraint({bit.name: 1 for bit in bits}, 2)])
-    trials = run_trials(RegularizedEvolution(space, population=5, tournament=2), noise(100))
-    for trial in trials:
-        space.validate(trial.configuration)
-    assert {(t.origin, t.note) for t in trials[5:]} == {(MUTATION, "")}
-
-
 def test_without_a_feasible_child_the_suggestion_is_random_with_a_note() -> None:
     """Exactly one of four bits: every child has none or two."""
     bits = [Integer(f"b{i}", 0, 1) for i in range(4)]

@@ -1,19 +1,19 @@
 """BO-FM as an optimizer: pending trials, awkward objectives, spaces of one kind."""
 
 import json
-import math
-from dataclasses import replace
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fmnas.optimizers import BOFM, random_design
+from fmnas.optimizers import BOFM, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.fit import FitSettings
-from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial
-from fmnas.search_spaces.records import INITIAL, MODEL
+from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
 
 pytestmark = pytest.mark.slow
 
@@ -64,20 +64,10 @@ def test_after_the_design_the_model_suggests(space: Space, kernel: str) -> None:
         assert trial.note == ""
 
 
-@pytest.mark.parametrize("space", [MIXED, DISCRETE, CONTINUOUS], ids=["mixed", "discrete", "continuous"])
-def test_eight_pending_asks_are_eight_configurations(space: Space) -> None:
-    optimizer = build_optimizer(space)
-    results = {key(t) for t in run_trials(optimizer, 4)}
-    pending = [optimizer.ask() for _ in range(8)]
-    assert len({key(t) for t in pending} | results) == 12
-    assert {t.origin for t in pending if t} == {MODEL}
-
-
-@pytest.mark.parametrize("results", [6, 8, 10])
-def test_a_pending_trial_is_not_asked_for_again(results: int) -> None:
+def test_a_pending_trial_is_not_asked_for_again() -> None:
     alone, ahead = build_optimizer(MIXED), build_optimizer(MIXED)
     for optimizer in (alone, ahead):
-        run_trials(optimizer, results)
+        run_trials(optimizer, 8)
     first = ahead.ask()
     assert first == alone.ask()
     alone.forget(first)
@@ -110,12 +100,10 @@ def test_the_same_point_with_two_results() -> None:
     [
         lambda c: 1e6 if float(c["x"]) > 0.6 else score(c),
         lambda c: -1e6 if c["op"] == "b" else score(c),
-        lambda c: 1e6 * score(c),
         lambda c: 1e9 + score(c),
-        lambda c: 1e-6 * score(c),
         lambda c: 1e-15 * score(c),
     ],
-    ids=["outlier above", "outlier below", "large", "far from zero", "small", "very small"],
+    ids=["outlier above", "outlier below", "far from zero", "very small"],
 )
 def test_objectives_of_any_size(objective: Any) -> None:
     trials = run_trials(build_optimizer(MIXED, design=5), 9, objective)
@@ -132,16 +120,40 @@ def test_log_objective_models_the_logarithm() -> None:
     assert logged != run_trials(build_optimizer(MIXED), 6, lambda c: 0.01 + score(c))
 
 
-@pytest.mark.parametrize("mode", ["default", "paper"])
-def test_the_budget_does_not_change_what_is_suggested(mode: str) -> None:
-    settings = {} if mode == "default" else {"mode": replace(QUICK["mode"], blended=False)}
-    informed, uninformed = build_optimizer(MIXED, evaluations=23, **settings), build_optimizer(MIXED, **settings)
-    assert run_trials(informed, 23) == run_trials(uninformed, 23)
+def test_the_budget_does_not_change_what_is_suggested() -> None:
+    assert run_trials(build_optimizer(MIXED, evaluations=9), 9) == run_trials(build_optimizer(MIXED), 9)
 
 
-def test_the_search_goes_where_the_model_expects_the_minimum() -> None:
-    trials = run_trials(build_optimizer(MIXED, design=6), 24)
-    late = [score(t.configuration) for t in trials[-5:]]
-    assert min(score(t.configuration) for t in trials) < 0.15
-    assert np.median(late) < np.median([score(t.configuration) for t in trials[:6]])
-    assert math.isfinite(sum(late))
+def test_a_pickled_one_continues_the_same() -> None:
+    optimizer = build_optimizer(MIXED)
+    run_trials(optimizer, 5)
+    optimizer.ask()
+    assert pickle.loads(pickle.dumps(optimizer)).ask() == optimizer.ask()
+
+
+def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses() -> None:
+    trials = run_trials(build_optimizer(TWELVE), 13)
+    assert len({key(trial) for trial in trials[:12]}) == 12
+    assert [trial.fallback for trial in trials] == [*[""] * 12, FALLBACK]
+
+
+def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
+    BOFM(Space([Integer("n", 1, 2000)]), initial_design=[])
+    with pytest.raises(OptimizerError, match=r"n has 2001 values.* 2000.*Real"):
+        BOFM(Space([Integer("n", 1, 2001)]), initial_design=[])
+
+
+def test_a_search_that_finds_nothing_feasible_is_not_taken_for_one_of_known_points() -> None:
+    class Nothing(BOFM):
+        def candidates(self, surface: Surface, state: SearchState) -> Points:
+            return super().candidates(surface, state).select(slice(0))
+
+    trial = run_trials(Nothing(MIXED, initial_design=random_design(MIXED, 3, 0), **QUICK), 4)[-1]
+    assert (trial.origin, trial.fallback, trial.note) == (RANDOM, FALLBACK, "no candidate was feasible")
+    assert trial.memo
+
+
+def test_equal_results_leave_it_to_chance() -> None:
+    trial = run_trials(build_optimizer(MIXED, design=2), 3, lambda c: 0.5)[-1]
+    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
+    assert "all results are equal" in trial.note

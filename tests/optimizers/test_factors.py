@@ -59,7 +59,7 @@ def test_modulation_slopes_are_the_derivatives(name: str) -> None:
 def test_eigenspaces_rebuild_the_laplacian(data: st.DataObject, spaces: Any) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
     for variable in space.discrete:
-        result = Eigenspaces.from_variable(variable)
+        result = Eigenspaces(*variable.spectrum)
         V = len(variable.vertices)
         assert (result.mu.diff() > 1e-8).all()
         every = torch.arange(V)
@@ -75,7 +75,7 @@ def test_eigenspaces_rebuild_the_laplacian(data: st.DataObject, spaces: Any) -> 
 
 def test_a_long_path_takes_little_memory() -> None:
     """Its projectors would be V^3 numbers: 64 MB here, and each run of an experiment has its own."""
-    result = Eigenspaces.from_variable(Integer("n", 1, 200))
+    result = Eigenspaces(*Integer("n", 1, 200).spectrum)
     kept = sum(value.nbytes for value in vars(result).values() if isinstance(value, torch.Tensor))
     assert kept < 10 * 200 * 200 * 8
 
@@ -85,7 +85,7 @@ def test_multiplicities_of_a_path_are_the_traces_of_its_projectors_to_the_last_b
     variable = Integer("k", 1, V)
     U = torch.tensor(variable.spectrum[1])
     traces = torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T])
-    assert torch.equal(Eigenspaces.from_variable(variable).multiplicities, traces)
+    assert torch.equal(Eigenspaces(*variable.spectrum).multiplicities, traces)
 
 
 @pytest.mark.parametrize("name", ["modlap", "moddif"])

@@ -1,11 +1,10 @@
-"""The frequency-modulated kernels: golden Gram matrices, closed forms, and the properties the paper proves."""
+"""The kernels for gpytorch: golden Gram matrices, closed forms, and the properties the paper proves."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gpytorch
 import numpy as np
 import pytest
 import scipy.linalg
@@ -14,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.kernels import ModDif, ModLap, ModulatedKernel
+from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ModulatedKernel, ProdDif, ProdLap
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
@@ -28,10 +26,21 @@ GOLDEN_SPACE = Space(
         Nominal("b", [False, True]),
     ]
 )
+PRODUCTS = json.loads((Path(__file__).parent / "golden_normalised_kernels.json").read_text())
+X = torch.tensor(PRODUCTS["X"], dtype=torch.float64)
+PRODUCT_SPACE = Space(
+    [
+        *(Real(f"c{d}", -9.0, 9.0) for d in range(3)),
+        Nominal("a", list(range(5))),
+        Ordinal("b", list(range(4))),
+        Nominal("c", [0, 1]),
+    ]
+)
 KERNELS = [ModLap, ModDif]
+FAMILY = [ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif]
 
 
-def gram(kernel: ModulatedKernel, X: Tensor, Z: Tensor | None = None) -> np.ndarray:
+def gram(kernel: GraphKernel, X: Tensor, Z: Tensor | None = None) -> np.ndarray:
     """The covariance of X with Z (by default with itself)."""
     return kernel.forward(X, X if Z is None else Z).detach().numpy()
 
@@ -76,17 +85,6 @@ def test_gram_matrix_is_the_golden_one(make: type[ModulatedKernel]) -> None:
         np.testing.assert_allclose(K[i], K[:, i], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("make", "same", "other"), [(ModLap, 0.30623245, 0.00210063), (ModDif, 0.18034750, 0.05299986)]
-)
-def test_values_worked_out_by_hand(make: type[ModulatedKernel], same: float, other: float) -> None:
-    space = Space([Real("x", 0, 1), Real("z", 0, 1), Nominal("a", [0, 1, 2]), Ordinal("o", [0, 1, 2, 3])])
-    kernel = build(make, space, *(double(v) for v in ([0.5, 2.0], [0.3, 1.2], [0.5, 0.8])))
-    K = gram(kernel, double([[0.1, -0.4, 0, 1], [0.6, 0.2, 2, 3]]))
-    assert K[0, 0] == pytest.approx(same, abs=6e-9)
-    assert K[0, 1] == pytest.approx(other, abs=6e-9)
-
-
 @pytest.mark.parametrize("make", KERNELS)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=30)
@@ -116,46 +114,6 @@ def test_moddif_breaks_the_modulation_principle() -> None:
     assert far > near
 
 
-@pytest.mark.parametrize("make", KERNELS)
-@pytest.mark.parametrize("n", [2, 3, 8, 17])
-def test_closed_form_on_a_complete_graph(make: type[ModulatedKernel], n: int) -> None:
-    space = Space([Real("x", 0, 1), Nominal("a", list(range(n)))])
-    theta, alpha, beta = (double([v]) for v in (0.7, 1.3, 0.4))
-    a = 1.3 * (0.5 / 0.7) ** 2
-    g0, gn = (1 / (1 + a), 1 / (1 + 0.4 * n + a)) if make is ModLap else (1.0, np.exp(-(1 + a) * 0.4 * n))
-    X = double([[0.2, 0], [0.7, 0], [0.7, 1]])
-    K = gram(build(make, space, theta, alpha, beta), X)
-    assert K[0, 2] == pytest.approx((g0 - gn) / n, rel=1e-12)
-    assert K[0, 1] == pytest.approx(gn + (g0 - gn) / n, rel=1e-12)
-
-
-@pytest.mark.parametrize("make", KERNELS)
-def test_without_discrete_variables_it_is_f_of_the_distance(make: type[ModulatedKernel]) -> None:
-    space = Space([Real("x", 0, 1), Real("z", 0, 1)])
-    kernel = build(make, space, double([0.5, 2.0]), torch.empty(0), torch.empty(0))
-    K = gram(kernel, double([[0.1, 0.4], [0.6, 0.2]]))
-    assert K[0, 1] == pytest.approx(1 / (1 + 1.0 + 0.01) if make is ModLap else 1.0)
-    assert K[0, 0] == 1.0
-
-
-@pytest.mark.parametrize("make", KERNELS)
-def test_a_batch_equals_its_members(make: type[ModulatedKernel], space: Space) -> None:
-    rng = np.random.default_rng(0)
-    D, P = len(space.continuous), len(space.discrete)
-    theta, alpha, beta = (torch.from_numpy(rng.uniform(0.2, 2.0, (3, size))) for size in (D, P, P))
-    X = torch.from_numpy(space.sample_encoded(rng, 18)).reshape(3, 6, -1)
-    batch = build(lambda s: make(s, batch_shape=torch.Size([3])), space, theta[:, None], alpha, beta)
-    K, diagonal = gram(batch, X), batch.forward(X, X, diag=True).detach().numpy()
-    assert K.shape == (3, 6, 6)
-    assert diagonal.shape == (3, 6)
-    shared = gram(batch, X[0])  # one set of points under every set of parameters
-    for b in range(3):
-        member = build(make, space, theta[b], alpha[b], beta[b])
-        np.testing.assert_allclose(K[b], gram(member, X[b]), rtol=1e-12)
-        np.testing.assert_allclose(shared[b], gram(member, X[0]), rtol=1e-12)
-        np.testing.assert_allclose(diagonal[b], np.diag(K[b]), rtol=1e-12)
-
-
 def test_parameters_are_read_as_they_were_set() -> None:
     kernel = ModLap(GOLDEN_SPACE, batch_shape=torch.Size([2]))
     kernel.alpha = 0.25
@@ -166,36 +124,66 @@ def test_parameters_are_read_as_they_were_set() -> None:
     assert kernel.lengthscale.shape == (2, 3)
 
 
-class Process(gpytorch.models.ExactGP):
-    """A process with one of our kernels, as a user of gpytorch writes it."""
+@pytest.mark.parametrize(
+    ("make", "normalised", "name"),
+    [
+        (ProdLap, True, "K_ref_ARDLap"),
+        (ProdDif, True, "K_ref_ARDDif"),
+        (ProdLap, False, "K_paper_ARDLap"),
+        (ProdDif, False, "K_paper_ARDDif"),
+    ],
+)
+def test_golden_products(make: Any, normalised: bool, name: str) -> None:
+    kernel = make(PRODUCT_SPACE, normalised=normalised)
+    # Far lengthscales take the distance away: what is left of a product is the graph kernel alone.
+    kernel.beta, kernel.lengthscale = PRODUCTS["beta"], [1e9] * 3
+    K = gram(kernel, X)
+    for i, row in enumerate(PRODUCTS[name]):
+        np.testing.assert_allclose(K[i, : i + 1], row, rtol=1e-9)
 
-    def __init__(self, X: Tensor, y: Tensor, kernel: ModulatedKernel) -> None:
-        super().__init__(X, y, gpytorch.likelihoods.GaussianLikelihood().double())
-        self.mean_module = gpytorch.means.ConstantMean().double()
-        self.covar_module = gpytorch.kernels.ScaleKernel(kernel).double()
 
-    def forward(self, X: Tensor) -> gpytorch.distributions.MultivariateNormal:
-        return gpytorch.distributions.MultivariateNormal(self.mean_module(X), self.covar_module(X))
+def randomize_parameters(kernel: Any, seed: int) -> Any:
+    """The kernel with parameters drawn at random."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in kernel.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    return kernel
 
 
-def test_the_fast_likelihood_is_gpytorchs(make_problem: Any, space: Space) -> None:
-    problem = make_problem(space, 9)
-    posterior = problem.plug_in
-    fitted = posterior.parameters
-    alpha, beta = (fitted["alpha"], fitted["beta"]) if space.discrete else (torch.empty(0), torch.empty(0))
-    X = torch.from_numpy(problem.X)
-    model = Process(X, problem.y, build(ModLap, space, fitted["theta"], alpha, beta))
-    N = float(posterior.correlation.N.prod())
-    model.mean_module.constant = double(posterior.mu)
-    model.covar_module.outputscale = double(posterior.s2 / N)
-    model.likelihood.noise = double(posterior.g * posterior.s2)
-    model.train()
-    exact = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)(model(X), problem.y)  # per observation
-    value, _ = problem.likelihood(problem.eta[None], torch.arange(1))
-    assert float(value) == pytest.approx(-exact.item(), rel=1e-9)
-    Z = sample(space, 5, 6)
-    model.eval()
-    prediction = model(Z)
-    mean, variance = posterior.predict(Points.from_encoded(space, Z.numpy()))
-    np.testing.assert_allclose(mean, prediction.mean.detach(), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(variance, prediction.variance.detach(), rtol=1e-6, atol=1e-10)
+@pytest.mark.parametrize("make", FAMILY)
+@given(data=st.data(), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=15)
+def test_positive_definite_symmetric_and_its_own_diagonal(
+    make: Any, data: st.DataObject, spaces: Any, seed: int
+) -> None:
+    space = data.draw(spaces.filter(lambda s: len(s.continuous) > 0))
+    points = sample(space, seed, 12)
+    kernel = randomize_parameters(make(space), seed)
+    K = gram(kernel, points)
+    np.testing.assert_allclose(K, K.T, atol=1e-12)
+    assert np.linalg.eigvalsh(K).min() > -1e-9 * K.max()
+    assert K.min() > -1e-12
+    np.testing.assert_allclose(kernel(points, diag=True).detach(), np.diag(K), rtol=1e-10)
+
+
+@pytest.mark.parametrize("make", FAMILY)
+def test_batches_equal_their_members(make: Any) -> None:
+    batch = randomize_parameters(make(PRODUCT_SPACE, batch_shape=torch.Size([3])), 1)
+    K, diagonal = batch(X.expand(3, *X.shape)).to_dense().detach(), batch.forward(X, X, diag=True).detach()
+    assert K.shape == (3, 12, 12)
+    for b in range(3):
+        member = make(PRODUCT_SPACE)
+        for name, parameter in batch.named_parameters():
+            getattr(member, name).data = parameter[b].data
+        np.testing.assert_allclose(K[b], gram(member, X), rtol=1e-10)
+        np.testing.assert_allclose(diagonal[b], np.diag(K[b]), rtol=1e-10)
+
+
+@pytest.mark.parametrize("make", [kernel for kernel in FAMILY if kernel is not ModDif])
+def test_never_increases_with_the_distance(make: Any) -> None:
+    kernel = randomize_parameters(make(PRODUCT_SPACE), 2)
+    points = X[:1].repeat(7, 1)
+    points[:, 0] = torch.tensor([0.0, 0.01, 0.1, 0.5, 1.0, 3.0, 30.0]).double()
+    points[1:, 3:] = torch.tensor([1.0, 2.0, 1.0]).double()
+    row = gram(kernel, points)[0, 1:]
+    assert (np.diff(row) <= 1e-12).all()

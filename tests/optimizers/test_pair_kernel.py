@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, PairKernel, overlap, overlap_tables, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, PairKernel, overlap_tables, squared_distance
+from fmnas.optimizers.gp.fit import FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import Surface
-from fmnas.search_spaces import Space
+from fmnas.search_spaces import Nominal, Real, Space
 
 PARAMETERS = (
     Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0)),
@@ -42,7 +43,7 @@ class Slow(AutogradKernel):
     parameters = PARAMETERS
 
     def r(self, a: Points, b: Points, values: Values) -> Tensor:
-        shared = overlap(a.V, b.V) if self.space.discrete else torch.zeros((), dtype=torch.float64)
+        shared = (a.V == b.V).double().mean(-1) if self.space.discrete else torch.zeros((), dtype=torch.float64)
         return formula(matern52(squared_distance(a.C, b.C, values["theta"])), shared, values)
 
 
@@ -127,3 +128,40 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
     r, own, pullback = correlation.with_pullback(C, correlation.precompute(V))
     np.testing.assert_allclose(own, 1.0, rtol=1e-14)
     assert torch.equal(pullback(r, own), torch.zeros_like(C))
+
+
+class Unscaled(AutogradKernel):
+    """A Matern without parameters."""
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        return matern52(squared_distance(a.C, b.C, torch.ones(1, dtype=torch.float64)))
+
+
+class OverlapOnly(AutogradKernel):
+    """Its one parameter counts where something is continuous alone."""
+
+    parameters = (Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0)),)
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        return (a.V == b.V).double().mean(-1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "space"),
+    [(Unscaled, Space([Real("x", 0.0, 1.0)])), (OverlapOnly, Space([Nominal("a", [0, 1, 2]), Nominal("b", [0, 1])]))],
+)
+def test_a_kernel_that_no_parameter_changes_is_fitted_by_its_noise(kernel: type[AutogradKernel], space: Space) -> None:
+    X = space.sample_encoded(np.random.default_rng(0), 6)
+    y = torch.from_numpy(np.random.default_rng(1).standard_normal(6))
+    fitted = Surrogate(kernel(space), FitSettings(prior=False)).fit(
+        Points.from_encoded(space, X), y, np.random.default_rng(2)
+    )
+    assert np.isfinite(fitted.nll)
+
+
+def test_matern_in_closed_form() -> None:
+    d = np.array([0.0, 0.5, 2.0])
+    expected = (1 + np.sqrt(5) * d + 5 * d**2 / 3) * np.exp(-np.sqrt(5) * d)
+    np.testing.assert_allclose(matern52(torch.tensor(d**2)), expected, rtol=1e-10)
+    variable = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.grad(matern52(variable.square()).sum(), variable)[0].item() == pytest.approx(0.0)

@@ -103,10 +103,8 @@ def test_alternation_never_worsens_a_start(data: st.DataObject, spaces: Any, mak
         space.validate(space.decode(C + (V if space.discrete else [])))
 
 
-def test_starts_do_not_disturb_each_other(
-    make_problem: Any, space: Space, kernel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    surface = surface_of(make_problem(space, 6, kernel=kernel))
+def test_starts_do_not_disturb_each_other(make_problem: Any, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    surface = surface_of(make_problem(space, 6))
     starts, alike = points_of(space, 5), replace(SETTINGS, gain=SETTINGS.last_gain)
     entry = [
         alternating_search(surface, Region(space), Points(starts.C[[s]], starts.V[[s]]), alike)[1].item()
@@ -129,23 +127,7 @@ def test_of_starts_that_meet_the_best_continues() -> None:
     assert _is_distinct(points, torch.ones(4).double()).tolist() == [True, False, True, True]  # of equals the first
 
 
-def test_alternation_ends_where_no_neighbour_is_better(
-    make_problem: Any, space: Space, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fmnas.optimizers.gp.search.MERGE_DISTANCE", 0.0)  # none stops for having met another
-    surface = surface_of(make_problem(space, 8))
-    result, values = alternating_search(surface, Region(space), points_of(space, 6), SETTINGS)
-    if space.discrete:
-        assert (surface.best_neighbours(result, Region(space))[1] <= values + 1e-5).all()
-    if space.continuous:
-        for move in (1e-4, -1e-4):
-            for d in range(len(space.continuous)):
-                C = result.C.clone()
-                C[:, d] = (C[:, d] + move).clip(0.0, 1.0)
-                assert (surface.value(Points(C, result.V)) <= values + 1e-4).all()
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "space",
     [

@@ -7,7 +7,6 @@ import pytest
 
 from fmnas.baselines.bohb import BOHB
 from fmnas.baselines.random_search import RandomSearch
-from fmnas.baselines.regularized_evolution import RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
 from fmnas.search_spaces import Integer, Nominal, Real, Space, Subspace, Trial
@@ -18,10 +17,6 @@ EPOCHS, ASKS = 3, 9
 
 Make = Callable[[Space], Optimizer]
 MAKERS: dict[str, Make] = {
-    "random": lambda space: RandomSearch(space, seed=3, epochs=EPOCHS, initial_design=random_design(space, 2, 1)),
-    "regularized-evolution": lambda space: RegularizedEvolution(
-        space, seed=3, epochs=EPOCHS, population=4, tournament=2, initial_design=random_design(space, 2, 1)
-    ),
     "bohb": lambda space: BOHB(space, seed=3, epochs=EPOCHS),
     "bo-fm": lambda space: BOFM(space, seed=3, epochs=EPOCHS, initial_design=random_design(space, 2, 1)),
 }

@@ -7,37 +7,26 @@ import signal
 import socket
 import subprocess
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-import numpy as np
 import pytest
-from support import begin, events_of, journal_dicts, write_journal
+import scripted
+from support import journal_dicts, write_journal
 
 from fmnas.comparison import figures
 from fmnas.platform.cli import main
-from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
-from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.experiment.events import Asked, Finished, event_from_dict
-from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.ledger import fold
-from fmnas.platform.experiment.observer import Observer
-from fmnas.platform.experiment.state import ExperimentState, restore_state
+from fmnas.platform.experiment.events import event_from_dict
+from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStartData
 from fmnas.platform.mlflow.client import load_mlflow
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
-from fmnas.platform.runner.driver import Clock, Driver, RunContext
-from fmnas.platform.runner.jobs import SearchJobs
-from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
-from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
+from fmnas.platform.workers.pool import Event, Pool
 
 FIGURES = figures.FIGURES
 """Of a whole report."""
@@ -115,21 +104,6 @@ class Server:
         return Counter((run["fmnas.run"], run["fmnas.trial"]) for run in self.runs() if "fmnas.trial" in run)
 
 
-@pytest.fixture
-def server_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
-    """server_on(store): a server, not yet started, and killed in the end."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    made: list[Server] = []
-
-    def make(store: str) -> Server:
-        made.append(Server(store, tmp_path))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.kill()
-
-
 @pytest.fixture(scope="session")
 def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MLflow makes its tables once; the tests copy the file."""
@@ -152,9 +126,13 @@ def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(server_on: Callable[[str], Server], tmp_path: Path) -> Server:
-    """On a SQLite file."""
-    return server_on(f"sqlite:///{tmp_path / 'server.db'}")
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_store: Path) -> Iterator[Server]:
+    """A server on a SQLite file whose tables are there; not yet started, and killed in the end."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    shutil.copy(whole_store, tmp_path / "server.db")
+    made = Server(f"sqlite:///{tmp_path / 'server.db'}", tmp_path)
+    yield made
+    made.kill()
 
 
 def _give(pool: Pool, work: Job) -> None:
@@ -198,126 +176,28 @@ def answer() -> Callable[[Pool, Job], Event]:
     return _answer
 
 
-Fate = Callable[[Job], str]
-
-
-def _configure(**changes: Any) -> Config:
-    data: dict[str, Any] = {
-        "name": "t",
-        "problem": "func2c",
-        "optimizers": [
-            {"name": "bo-fm"},
-            {"name": "regularized-evolution", "population": 4, "tournament": 2},
-            "bohb",
-            "random",
-        ],
-        "initial_design": 3,
-        "budget": {"evaluations": 5},
-        "fidelity": {"epochs": 3},
-    }
-    return check_config({**data, **changes}, "here")
-
-
-class ScriptedPool:
-    """Evaluates in this process; `fate` says how each job ends, `seed` in which order those in flight end."""
-
-    def __init__(
-        self, state: ExperimentState, capacity: int = 1, fate: Fate = lambda job: "finish", seed: int = 0
-    ) -> None:
-        self.capacity = capacity
-        self._trainer = state.experiment.problem.trainer
-        self._fate = fate
-        self._rng = np.random.default_rng(seed)
-        self._flying: deque[Job] = deque()
-        self.most = 0
-
-    def submit(self, job: Job) -> str:
-        self._flying.append(job)
-        self.most = max(self.most, len(self._flying))
-        assert len(self._flying) <= self.capacity
-        return "w"
-
-    def next_event(self, timeout: float) -> Event | None:
-        index = int(self._rng.integers(len(self._flying)))
-        job = self._flying[index]
-        del self._flying[index]
-        fate = self._fate(job)
-        if fate == "lose":
-            return Event(job, "w", FailedEvaluation(LOST, "killed"))
-        if fate == "fail":
-            return Event(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
-        if fate == "time out":
-            return Event(job, "w", FailedEvaluation(TIMED_OUT, "too slow"))
-        return Event(job, "w", self._trainer.evaluate(job.trial))
-
-
-def _drive(
-    config: Config,
-    journal: Path,
-    capacity: int = 1,
-    fate: Fate = lambda job: "finish",
-    stop: StopRequest | None = None,
-    elapsed: Callable[[], float] = lambda: 0.0,
-    warm_starts: Mapping[str, WarmStartData] = NO_WARM_STARTS,
-) -> tuple[str, ExperimentState, ScriptedPool]:
-    """Run to the end, from whatever the journal holds; a new journal begins here. Raises ExperimentFailed."""
-    ticks = iter(range(10**9))
-    clock = Clock(now=lambda: float(next(ticks)), elapsed=elapsed)
-    if not journal.exists() or not read_journal(journal):
-        begin(journal, config, warm_starts)
-    state = restore_state(build_experiment(config, fold(read_journal(journal)).warm_starts), read_journal(journal))
-    pool = ScriptedPool(state, capacity, fate)
-    context = RunContext(stop=stop or StopRequest(), clock=clock)
-    with Journal(journal) as log:
-        status, reason = Driver(state, SearchJobs(state), log, pool, Observer(), context).run()
-    if status == Ending.FAILED:
-        raise ExperimentFailed(reason)
-    return status, state, pool
-
-
-def _asks(journal: Path) -> list[tuple[str, str]]:
-    """(run, trial as JSON) in the order asked."""
-    return [(event.run, json.dumps(event.trial.to_dict())) for event in events_of(journal, Asked)]
-
-
-def _results(journal: Path) -> dict[tuple[str, int], Any]:
-    """(run, trial) -> objective; fails on a trial that finished twice."""
-    objectives: dict[tuple[str, int], Any] = {}
-    for event in events_of(journal, Finished):
-        key = event.run, event.trial_id
-        assert key not in objectives
-        objectives[key] = event.evaluation.objective
-    return objectives
-
-
 @pytest.fixture(scope="session")
 def configured() -> Callable[..., Config]:
     """configured(**changes): a small experiment with every optimizer."""
-    return _configure
+    return scripted.configured
 
 
 @pytest.fixture(scope="session")
-def scripted_pool() -> Callable[[ExperimentState], Pool]:
-    """scripted_pool(state): one worker, which finishes every job."""
-    return ScriptedPool
-
-
-@pytest.fixture(scope="session")
-def drive() -> Callable[..., tuple[str, ExperimentState, ScriptedPool]]:
+def drive() -> Callable[..., tuple[str, ExperimentState, scripted.ScriptedPool]]:
     """drive(config, journal, capacity, fate, stop, elapsed, knowledge): to the end from whatever the journal holds."""
-    return _drive
+    return scripted.drive
 
 
 @pytest.fixture(scope="session")
 def asks() -> Callable[[Path], list[tuple[str, str]]]:
     """asks(journal): (run, trial as JSON) in the order asked."""
-    return _asks
+    return scripted.asks
 
 
 @pytest.fixture(scope="session")
 def results() -> Callable[[Path], dict[tuple[str, int], Any]]:
     """results(journal): (run, trial) -> objective; fails on a trial that finished twice."""
-    return _results
+    return scripted.results
 
 
 def _forge(journal: Path, change: Callable[[str], str]) -> None:

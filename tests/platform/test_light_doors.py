@@ -87,6 +87,16 @@ def test_an_experiment_on_a_function_loads_what_trains_nowhere(tmp_path: Path) -
     assert {*find_heavy_imports(run, tmp_path)} <= {"pandas", "scipy", "matplotlib"}
 
 
+OWN = [
+    "problem=mine.py:step",
+    "seeds=1",
+    "fidelity.epochs=1",
+    "optimizers=[bo-fm]",
+    "initial_design=2",
+    "budget.evaluations=3",
+    "workers.kind=in-process",
+    "tracking.enabled=false",
+]
 PROBLEM = """
 {0}
 from fmnas.search_spaces import Real
@@ -119,3 +129,22 @@ new = [name for name in set(sys.modules) - before if not name.startswith("torch.
 assert not new, new
 """
     assert [name for name in find_heavy_imports(run, tmp_path) if name == "torch"] == expected
+
+
+@pytest.mark.parametrize(("imports", "expected"), [("from torch import nn", True), ("", False)])
+def test_a_trainer_in_this_process_does_so_where_its_file_names_torch(
+    imports: str, expected: bool, tmp_path: Path
+) -> None:
+    """An optimizer has loaded torch, too: tuning a plain function does not wait for it."""
+    (tmp_path / "mine.py").write_text(PROBLEM.format(imports))
+    arguments = ["run", "smoke", *(flag for option in OWN for flag in ("-o", option)), "--out", "run"]
+    run = f"""
+import fmnas.platform.workers.factory as pool
+taken = []
+pool.warm_up_torch = taken.append
+from fmnas.platform.cli import main
+assert main({arguments!r}) == 0
+assert bool(taken) == {expected}, taken
+assert "torch" in sys.modules
+"""
+    find_heavy_imports(run, tmp_path)

@@ -225,7 +225,7 @@ def failing(configuration):
 """
 REASONS = {
     "raise": "ZeroDivisionError: division by zero (failing.py, line 11)",
-    "exit": "it called sys.exit(3) (failing.py, line 11)",
+    "exit": "SystemExit: 3 (failing.py, line 11)",
     "cancel": "TrainingFailedError: CancelledError: by whom (failing.py, line 16)",
     "none": "it returned None (NoneType)",
     "text": "it returned '0.5' (str)",

@@ -266,7 +266,7 @@ def test_an_interruption_names_the_command_to_resume(
         raise KeyboardInterrupt
 
     out = tmp_path / mode
-    monkeypatch.setattr("fmnas.platform.runner.driver.Driver._loop", raise_interrupt)
+    monkeypatch.setattr("fmnas.platform.runner.driver.Driver._fill", raise_interrupt)
     assert main(["run", "smoke", *CALM, "--progress", mode, "--out", str(out)]) == 130
     output = capsys.readouterr().out
     assert f"fmnas resume {out}" in output

@@ -16,7 +16,7 @@ from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.events import Cancelled, Ended
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
-from fmnas.platform.experiment.observer import Observer
+from fmnas.platform.experiment.observer import Observers
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Driver, RunContext
@@ -93,7 +93,7 @@ def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_
     begin(journal, config)
     state = restore_state(build_experiment(config), read_journal(journal))
     with Journal(journal) as log:
-        driver = Driver(state, SearchJobs(state), log, InProcessPool(OnAGpu()), Observer(), RunContext())
+        driver = Driver(state, SearchJobs(state), log, InProcessPool(OnAGpu()), Observers(), RunContext())
         status, reason = driver.run()
     assert (status, "random/repeat-0, trial 2: DeviceFailedError: cuda:0" in reason) == (Ending.FAILED, True)
     assert evaluated == [0, 1, 2], "it is not tried again in this process"
