@@ -35,8 +35,8 @@ READERS = {"report", "mlflow", "display"}
 LINE_BUDGETS = {
     "search_spaces": 1_270,
     "trainers": 3_700,
-    "optimizers": 3_200,
-    "baselines": 2_760,
+    "optimizers": 3_330,
+    "baselines": 3_300,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
@@ -55,7 +55,7 @@ MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).r
 LONGEST, SHORTEST = 400, 60
 SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 """Where a file is one method, one function or one figure, as small as that is."""
-MAY_BE_SHORT = {"search_spaces/errors.py", "search_spaces/files.py"}
+MAY_BE_SHORT = {"optimizers/gp/slice_sampling.py", "search_spaces/errors.py", "search_spaces/files.py"}
 
 
 @cache
