@@ -4,9 +4,8 @@ Exit codes: 0 done, 1 the experiment failed (resumable), 2 wrong input, 130 inte
 """
 
 import argparse
-import codecs
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
@@ -22,36 +21,21 @@ try:
     from fmnas.platform.display.summary import log_end
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.search_spaces import FmnasError
-    from fmnas.search_spaces.errors import did_you_mean
 except KeyboardInterrupt:
     sys.exit(130)
 except ImportError as error:
     sys.exit(f"fmnas: {error}: a required package is missing or broken; install fmnas again (see README.md)")
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Parsers = Mapping[str, argparse.ArgumentParser]
-ASCII_ERRORS = "fmnas.ascii"
-"""Name of the codec error handler of `_to_ascii`."""
-_ASCII_SIGNS = {"–": "-", "−": "-", "±": "+-", "→": "->", "←": "<-", "…": "...", "×": "x", "≤": "<="}
-
-
-def _to_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Replace signs that a terminal cannot show: a dash must not become "?", which means unknown."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return "".join(_ASCII_SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
-
-
-codecs.register_error(ASCII_ERRORS, _to_ascii)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code. Errors of the user's input or code are reported in one line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=ASCII_ERRORS if stream is sys.stdout else "backslashreplace")
+            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
     try:
-        parsed = vars(_parse(sys.argv[1:] if arguments is None else arguments))
+        parsed = vars(_make_parser().parse_args(arguments))
         command = parsed.pop("command")
         try:
             return int(command(**parsed))
@@ -92,21 +76,7 @@ def _report_error(error: BaseException, is_json: bool) -> int:
     return code
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments. Exits with the help without any, or if `list` has none."""
-    parser, subparsers = _make_parser()
-    if not arguments or list(arguments) == ["list"]:
-        (subparsers["list"] if arguments else parser).print_help(sys.stderr)
-        sys.exit(ExitCode.WRONG_INPUT)
-    name = arguments[0]
-    if not name.startswith("-") and name not in subparsers:
-        print_error(f"unknown command {name!r}: use one of {', '.join(subparsers)}.{did_you_mean(name, subparsers)}")
-        sys.exit(ExitCode.WRONG_INPUT)
-    return parser.parse_args(arguments)
-
-
-def _make_parser() -> tuple[argparse.ArgumentParser, Parsers]:
-    """Return the parser, and the parser of each command by its name."""
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fmnas", description="Compare optimizers of networks and their training, at equal budgets."
     )
@@ -114,7 +84,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Parsers]:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run_commands(subparsers)
     _add_other_commands(subparsers)
-    return parser, subparsers.choices
+    return parser
 
 
 def _add_command(subparsers: Subparsers, function: Callable[..., int], has_directory: bool = False) -> Any:
@@ -163,43 +133,34 @@ def _add_other_commands(subparsers: Subparsers) -> None:
         _add_command(subparsers, function, has_directory=True)
     ui = _add_command(subparsers, commands.ui)
     ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest one in runs/")
-    ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
+    ui.add_argument("--port", type=_number(int, 1, 65535), default=5000, help="1 to 65535; default: 5000")
     config = _add_command(subparsers, commands.config)
     config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
     _add_overrides(config, "override a key")
-    config.add_argument("--time", action="store_true", help="estimate the runtime by training for a moment")
     listing = _add_command(subparsers, commands.list_)
-    listing.add_argument("what", type=_list_name, metavar="WHAT", help="problems, optimizers or configs")
+    listing.add_argument("what", choices=("problems", "optimizers", "configs"))
     listing.add_argument("--options", action="store_true", help="show the options of optimizers")
     check = _add_command(subparsers, commands.check)
     check.add_argument(
         "optimizer", metavar="OPTIMIZER", help="module:Class, FILE.py:Class, or a name from `fmnas list`"
     )
     _add_overrides(check, "an option of the optimizer")
-    check.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="timeout of a rule; default: 60")
+    check.add_argument(
+        "--seconds", type=_number(float, 0.001, 1e6), default=60, metavar="N", help="timeout of a rule; default: 60"
+    )
     _add_command(subparsers, commands.doctor).add_argument("--address", help="of a Ray cluster, or auto")
 
 
-def _list_name(text: str) -> str:
-    allowed = ("problems", "optimizers", "configs")
-    if text not in allowed:
-        hint = did_you_mean(text, allowed)
-        raise argparse.ArgumentTypeError(f"{text!r}: must be one of {', '.join(allowed)}.{hint}")
-    return text
+def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
+    """Return a converter of an argument to a number from `least` to `most`."""
 
+    def convert(text: str) -> float:
+        with suppress(ValueError):
+            if least <= kind(text) <= most:
+                return kind(text)
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number from {least:g} to {most:g}")
 
-def _port(text: str) -> int:
-    port = int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 else 0
-    if not 1 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a number from 1 to 65535")
-    return port
-
-
-def _seconds(text: str) -> float:
-    with suppress(ValueError):
-        if 0 < float(text) <= 1e6:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds above 0")
+    return convert
 
 
 if __name__ == "__main__":

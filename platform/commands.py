@@ -18,7 +18,7 @@ from rich.text import Text
 from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
 from fmnas.platform.display.summary import ResultPrinter, print_problems_summary, print_summary
-from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 
@@ -88,10 +88,9 @@ def run(config: str, overrides: Sequence[str], out: Path | None, address: str | 
     """Run an experiment."""
     with open_session(progress, address) as session:
         from fmnas.platform.config.load import load_config
-        from fmnas.platform.config.uri import with_absolute_uri
 
         session.progress.on_message(f"reading {config}")
-        settings = with_absolute_uri(load_config(config, overrides, session.progress.on_message, address), Path.cwd())
+        settings = load_config(config, overrides, session.progress.on_message, address)
         directory = new_run_directory(out or Path("runs") / settings.name)
         session.begin(directory, f"{settings.summary_line}, into {directory.root}")
         session.run(settings, directory, is_uri_given=True)
@@ -120,33 +119,21 @@ def extend(directory: Path, overrides: Sequence[str], address: str | None, progr
         options = [part for text in overrides if not text.startswith("tracking") for part in ("-o", text)]
         command = shlex.join(["extend", str(run_dir.root), *options]) if options else ""
         session.begin(run_dir, f"extending {run_dir.root}", command)
-        from fmnas.platform.config.uri import with_absolute_uri
-        from fmnas.platform.runner.extension import extended_config
-
-        def extend(present: "Config") -> "Config":
-            config = extended_config(present, overrides, run_dir.root)
-            return config if config.tracking == present.tracking else with_absolute_uri(config, Path.cwd())
+        from fmnas.platform.experiment.configuration import extended_config
 
         is_uri_given = any(text.startswith(("tracking=", "tracking.uri=")) for text in overrides)
-        session.run(extend, run_dir, is_uri_given=is_uri_given)
+        grow = partial(extended_config, overrides=overrides, root=run_dir.root)
+        session.run(grow, run_dir, is_uri_given=is_uri_given)
     return session.exit_code
 
 
-def retrain(
-    directory: Path,
-    epochs: int | None,
-    images: int | None,
-    seeds: int | None,
-    address: str | None,
-    progress: str | None,
-) -> int:
+def retrain(directory: Path, address: str | None, progress: str | None, **options: int | None) -> int:
     """Train the incumbent of every run again, and evaluate it on the test set.
 
     Files that its configuration names are imported: treat a run directory like a program.
     """
     with open_session(progress, address) as session:
         run_dir = run_directory(directory, write=True)
-        options = {"epochs": epochs, "images": images, "seeds": seeds}
         chosen = {name: value for name, value in options.items() if value is not None}
         flags = "".join(f" --{name} {value}" for name, value in chosen.items())
         session.begin(run_dir, f"retraining the incumbents of {run_dir.root}", f"{run_dir.command('retrain')}{flags}")
@@ -225,15 +212,16 @@ def ui(directory: Path | None, port: int) -> int:
     run_dir = run_directory(directory or _latest_run_directory(Path("runs")))
     console = make_console()
     print_line(console, f"starting MLflow's UI on the store of {run_dir.root}")
-    from fmnas.platform.experiment.configuration import current_tracking
-    from fmnas.platform.experiment.journal import read_events
-    from fmnas.platform.experiment.ledger import fold
+    from fmnas.platform.experiment.configuration import require_tracking
+    from fmnas.platform.experiment.state import read_state
     from fmnas.platform.mlflow.credentials import tracking_uri
     from fmnas.platform.mlflow.ui import open_ui
 
-    name, tracking = current_tracking(run_dir)
-    uri, identity = tracking_uri(tracking, run_dir), fold(read_events(run_dir)).id
-    open_ui(uri, port, tracking.experiment or name, identity, partial(print_line, console))
+    state = read_state(run_dir)
+    tracking = state.config.tracking
+    require_tracking(tracking, run_dir)
+    experiment = tracking.experiment or state.config.name
+    open_ui(tracking_uri(tracking, run_dir), port, experiment, state.ledger.id, partial(print_line, console))
     return ExitCode.DONE
 
 
@@ -245,41 +233,35 @@ def _latest_run_directory(folder: Path) -> Path:
     return latest.parent
 
 
-def config(config: str, overrides: Sequence[str], time: bool) -> int:
+def config(config: str, overrides: Sequence[str]) -> int:
     """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml
-    from fmnas.platform.runner.preflight import cost_of, design_warnings, estimate_runtime, warm_start_cost_note
+    from fmnas.platform.experiment.comparability import design_warnings, format_cost
 
     messages: list[str] = []
     loaded = load_config(config, overrides, messages.append)
-    runtime = [f"Time: {estimate_runtime(loaded)}"] if time else []
-    lines = [*messages, f"Cost: {cost_of(loaded)}", *warm_start_cost_note(loaded), *runtime, *design_warnings(loaded)]
+    lines = [*messages, f"Cost: {format_cost(loaded)}", *design_warnings(loaded)]
     sys.stdout.write(to_commented_yaml(loaded) + "".join(f"# {line}\n" for line in lines))
     return ExitCode.DONE
 
 
 def list_(what: str, options: bool) -> int:
     """List problems, optimizers or shipped configurations, one line each."""
-    if options and what != "optimizers":
-        raise ConfigError(f"--options is not valid for {what}; use `fmnas list optimizers --options`")
-    if what == "problems":
-        from fmnas.platform.problems import ALIASES, PROBLEMS
-        from fmnas.platform.registry import find_plugins
-
-        lines = {name: entry.summary for name, entry in PROBLEMS.items()} | find_plugins("fmnas.problems")
-        lines |= {alias: f"alias of {name}" for alias, name in ALIASES.items()}
-    elif what == "optimizers":
-        from fmnas.platform.registry import OPTIMIZERS, find_plugins
-
-        lines = {name: entry.summary for name, entry in OPTIMIZERS.items()}
-        if options:
-            lines = {name: f"{text}: {_format_options(OPTIMIZERS[name])}" for name, text in lines.items()}
-        lines |= find_plugins("fmnas.optimizers")
-    else:
+    if what == "configs":
         from fmnas.platform.config.source import shipped_configs
 
         lines = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_configs().items()}
+    else:
+        from fmnas.platform.problems import ALIASES, PROBLEMS
+        from fmnas.platform.registry import OPTIMIZERS, find_plugins
+
+        lines = {name: entry.summary for name, entry in (PROBLEMS if what == "problems" else OPTIMIZERS).items()}
+        if options and what == "optimizers":
+            lines = {name: f"{text}: {_format_options(OPTIMIZERS[name])}" for name, text in lines.items()}
+        elif what == "problems":
+            lines |= {alias: f"alias of {name}" for alias, name in ALIASES.items()}
+        lines |= find_plugins(f"fmnas.{what}")
     width = max([22, *map(len, lines)]) + 2
     for name, text in lines.items():
         print(f"{name:<{width}}{text}")  # noqa: T201

@@ -1,22 +1,18 @@
 """Checks of the installation: packages, GPUs, data, the Ray cluster and the disk."""
 
-import importlib
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import requires
+from importlib.util import find_spec
 
-from fmnas.platform.environment import package_version
-from fmnas.platform.errors import legible, one_line
+from fmnas.platform.environment import package_version, required_packages
+from fmnas.platform.errors import one_line
 from fmnas.search_spaces import FmnasError
 from fmnas.search_spaces.errors import PACKAGES
 
 OPTIONAL = {"xgboost": "xgb_* problems", "optuna": "tpe", "smac": "smac", "botorch": "botorch"}
-"""Optional package -> the problems or the optimizer that need it."""
+"""Optional module -> the problems or the optimizer that need it."""
 MIN_FREE_GIGABYTES = 2.0
-MAX_REASON_CHARS = 300
-"""Characters shown of an error that is not by fmnas."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class CheckResult:
 def run_checks(address: str | None) -> Iterator[CheckResult]:
     """Run all checks, yielding each result at once. Nothing is changed, but data may be downloaded to the cache.
 
-    address: of a Ray cluster; None starts a local one.
+    address: of a Ray cluster; None starts a local one. An exception in a check is a failed result.
     """
     checks: dict[str, Callable[[], Iterator[CheckResult]]] = {
         "packages": _check_packages,
@@ -41,40 +37,19 @@ def run_checks(address: str | None) -> Iterator[CheckResult]:
         "disk": _check_disk,
     }
     for name, check in checks.items():
-        yield from guard(name, check)
-
-
-def guard(name: str, check: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
-    """Yield the results of a check; an exception in it becomes a failed result, so that the next checks still run."""
-    try:
-        yield from check()
-    except FmnasError as error:
-        yield CheckResult(name, False, str(error))
-    except ImportError as error:
-        yield CheckResult(name, False, f"{error}: install it (see README.md)")
-    except Exception as error:
-        reason = legible(str(error))[:MAX_REASON_CHARS]
-        yield CheckResult(name, False, f"check failed: {type(error).__name__}: {reason}")
-
-
-def required_packages() -> list[str]:
-    """Return the names of all required packages. Raises PackageNotFoundError if fmnas has no metadata."""
-    return [re.split(r"[^\w.-]", line)[0] for line in requires("fmnas") or () if "extra ==" not in line]
+        try:
+            yield from check()
+        except Exception as error:
+            yield CheckResult(name, False, str(error) if isinstance(error, FmnasError) else one_line(error))
 
 
 def _check_packages() -> Iterator[CheckResult]:
-    for name in required_packages():
-        installed = package_version(name)
-        yield CheckResult(name, installed is not None, installed or f"not installed: pip install {name}")
-    for name, user in OPTIONAL.items():
-        package = PACKAGES.get(name, name)
-        installed = package_version(name) or package_version(package)
-        yield CheckResult(name, True, installed or f"not installed (optional, for {user}): pip install {package}")
-    try:
-        importlib.import_module("hpbandster.core.dispatcher")
-    except Exception as error:  # it is unmaintained, so any newer package may break it
-        detail = f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
-        yield CheckResult("bohb", False, detail)
+    missing = [name for name in required_packages() if package_version(name) is None]
+    found = f"not installed: pip install {' '.join(missing)}" if missing else "all required ones are installed"
+    yield CheckResult("packages", not missing, found)
+    missing = [f"{PACKAGES.get(name, name)} (for {use})" for name, use in OPTIONAL.items() if find_spec(name) is None]
+    found = f"not installed: {', '.join(missing)}" if missing else "all installed"
+    yield CheckResult("optional packages", True, found)
 
 
 def _check_gpus() -> Iterator[CheckResult]:
@@ -91,9 +66,8 @@ def _check_gpus() -> Iterator[CheckResult]:
         try:
             used = smoke_test_device(device)
         except FmnasError as error:
-            hint = "check the driver version and free memory (nvidia-smi), or set workers.arrangement: plain"
-            reason = one_line(error)[:MAX_REASON_CHARS]
-            yield CheckResult(device, False, f"{name} cannot train: {reason}; {hint}")
+            hint = "check driver and free memory (nvidia-smi), or set workers.arrangement: plain"
+            yield CheckResult(device, False, f"{name} cannot train: {one_line(error)}; {hint}")
         else:
             versions = f" ({used.way}, torch {used.torch}, cuDNN {used.cudnn or 'none'})" if used else ""
             yield CheckResult(device, True, f"{name} trains{versions}")

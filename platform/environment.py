@@ -12,24 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-RECORDED_PACKAGES = (
-    "fmnas",
-    "torch",
-    "torchvision",
-    "gpytorch",
-    "numpy",
-    "ray",
-    "mlflow",
-    "hpbandster",
-    "ConfigSpace",
-    "pandas",
-    "scikit-learn",
-    "xgboost",
-    "xgboost-cpu",
-    "optuna",
-    "smac",
-    "botorch",
-)
+OPTIONAL_PACKAGES = ("scikit-learn", "xgboost", "xgboost-cpu", "optuna", "smac", "botorch")
+"""What some problems and optimizers need, beside the required packages."""
 GPU_DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
 """Of NVIDIA, AMD, and the Windows Subsystem for Linux: without one of them torch finds no GPU."""
 ROUNDING_VARIABLES = (
@@ -57,7 +41,7 @@ def describe_environment() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "cpu": _cpu(),
         "gpus": _gpus(),
-        "packages": {name: package_version(name) for name in RECORDED_PACKAGES},
+        "packages": {name: package_version(name) for name in ("fmnas", *required_packages(), *OPTIONAL_PACKAGES)},
         "libraries": _libraries(),
         "variables": {name: os.environ[name] for name in ROUNDING_VARIABLES if name in os.environ},
         "commit": commit(),
@@ -127,6 +111,11 @@ def format_driver(driver: Software) -> str:
     changed = "-dirty" if commit.endswith("-dirty") else ""
     source = f"commit {commit[:12]}{changed}" if commit else "installed"
     return f"fmnas {driver.fmnas} ({source}, torch {driver.torch}, Python {driver.python})"
+
+
+def required_packages() -> list[str]:
+    """Return the names of all required packages. Raises PackageNotFoundError if fmnas has no metadata."""
+    return [re.split(r"[^\w.-]", line)[0] for line in metadata.requires("fmnas") or () if "extra ==" not in line]
 
 
 def package_version(name: str) -> str | None:

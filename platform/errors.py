@@ -42,8 +42,7 @@ class Ending(StrEnum):
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of the command."""
-        codes = {Ending.FINISHED: ExitCode.DONE, Ending.INTERRUPTED: ExitCode.INTERRUPTED}
-        return codes.get(self, ExitCode.FAILED)
+        return {"finished": ExitCode.DONE, "interrupted": ExitCode.INTERRUPTED}.get(self, ExitCode.FAILED)
 
 
 class ConfigError(FmnasError):

@@ -35,18 +35,18 @@ READERS = {"report", "mlflow", "display"}
 LINE_BUDGETS = {
     "search_spaces": 1_270,
     "trainers": 4_050,
-    "optimizers": 3_200,
-    "baselines": 2_760,
+    "optimizers": 3_330,
+    "baselines": 3_300,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
-    "platform": 9_910,
-    "platform/config": 1_500,
+    "platform": 9_170,
+    "platform/config": 1_030,
     "platform/display": 830,
-    "platform/experiment": 2_230,
+    "platform/experiment": 2_300,
     "platform/mlflow": 950,
     "platform/report": 560,
-    "platform/runner": 1_090,
+    "platform/runner": 780,
     "platform/workers": 1_140,
     "api": 390,
 }
@@ -55,7 +55,7 @@ MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).r
 LONGEST, SHORTEST = 400, 60
 SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 """Where a file is one method, one function or one figure, as small as that is."""
-MAY_BE_SHORT = {"search_spaces/errors.py", "search_spaces/files.py"}
+MAY_BE_SHORT = {"optimizers/gp/slice_sampling.py", "search_spaces/errors.py", "search_spaces/files.py"}
 
 
 @cache

@@ -1,25 +1,26 @@
 """Messages about a configuration: a line "key = value: what is wrong" for each error."""
 
-import re
+import json
 import reprlib
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from fmnas.platform.errors import LONGEST, cut
-from fmnas.search_spaces.errors import did_you_mean
 
 EDIT_HINT = "Fix it there, or override a key with -o KEY=VALUE."
 CALL_HINT = "Fix it in the call."
-RESTORE_HINT = "The experiment needs its problem as it was at the start: restore it and try again."
-
-
-_TEXTS = dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping, {KEY: VALUE}")
-"""Type of an error -> its text, where pydantic's names a class of fmnas."""
+RESTORE_HINT = (
+    f"fmnas {version('fmnas')} cannot use what this experiment began with. If you changed its configuration or its "
+    "problem, restore them; if not, resume with the version of fmnas that wrote it."
+)
+"""How to fix a configuration in a run directory."""
+_VALUES = reprlib.Repr()
+_VALUES.maxdict = _VALUES.maxlist = 10
+_VALUES.maxlevel = 4
+_VALUES.maxstring = _VALUES.maxother = _VALUES.maxlong = LONGEST + 1
 
 
 def format_problems(place: str, problems: Sequence[str], advice: str = EDIT_HINT) -> str:
@@ -28,32 +29,9 @@ def format_problems(place: str, problems: Sequence[str], advice: str = EDIT_HINT
     return f"{place}:\n{lines}\n{advice}"
 
 
-def version_hint(begun_with: str | None = None) -> str:
-    """Advice about the configuration in a run directory. begun_with: the version that wrote it, if known."""
-    return (
-        "fmnas wrote this file when the experiment began. If you changed it, restore it; if not, another version than "
-        f"fmnas {version('fmnas')} wrote it: resume with {begun_with or 'that version'}."
-    )
-
-
-def extend_hint(changed: Iterable[str], directory: str) -> str:
-    """The command that extends an experiment as its changed configuration wants; empty if it cannot be extended."""
-    growing = {
-        "repeats": "-o repeats=N",
-        "budget.evaluations": "-o budget.evaluations=N",
-        "budget.seconds": "-o budget.seconds=N",
-        "optimizers": "-o optimizers+=NEW",
-    }
-    flags = [flag for key, flag in growing.items() if any(one == key or one.startswith(f"{key}.") for one in changed)]
-    if not flags:
-        return ""
-    return f"\nTo extend it, restore the file and run `fmnas extend {shlex.quote(directory)} {' '.join(flags)}`."
-
-
 def format_unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:
     """The line for an unknown name. command: lists the known ones."""
-    near = did_you_mean(value, allowed)
-    return f"{key} = {format_value(value)}: unknown; must be one of {', '.join(allowed)} (`{command}`).{near}"
+    return f"{key} = {format_value(value)}: unknown; must be one of {', '.join(allowed)} (`{command}`)."
 
 
 def format_errors(
@@ -63,37 +41,28 @@ def format_errors(
     prefix: Sequence[str | int] = (),
     also: Sequence[str] = (),
 ) -> list[str]:
-    """A line for each key that pydantic refuses; the members of a union share one.
+    """A line for each key that pydantic refuses, with its messages; the members of a union share one.
 
     data: what `schema` validated. prefix: its place in the configuration. also: allowed keys beside the schema's.
     """
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
-        path = _find_path(item, data)
-        key = ".".join(map(_format_key, (*prefix, *path)))
+        path, place = list(prefix), data
+        for part in item["loc"]:  # pydantic adds names of types, which are not keys
+            if part in place if isinstance(place, dict) else isinstance(place, list) and isinstance(part, int):
+                place = place[part]
+                path.append(part)
+        if item["type"] == "missing":
+            path.append(item["loc"][-1])
+        key, text = ".".join(map(_format_key, path)), item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            names = [*_find_keys(schema, path[:-1]), *also]
-            line = f"{key}: unknown key; allowed are {', '.join(names) or 'none'}.{did_you_mean(str(path[-1]), names)}"
-            lines.setdefault(line, [])
+            names = [*_find_keys(schema, path[len(prefix) : -1]), *also]
+            lines[key] = [f"unknown key; allowed are {', '.join(names) or 'none'}"]
         elif item["type"] == "missing":
-            lines.setdefault(f"{key}: missing, and it has no default", [])
+            lines[key] = ["missing, and it has no default"]
         else:
-            text = _TEXTS.get(item["type"], item["msg"].removeprefix("Value error, "))
-            if item["type"] == "float_type" and re.fullmatch(r"[-+]?\d+e[-+]?\d+", str(item["input"])):
-                text += " (YAML reads 1e-3 as text; write 1.0e-3)"
             lines.setdefault(f"{key} = {format_value(item['input'])}", []).append(text)
-    return [f"{line}: {'; or: '.join(dict.fromkeys(texts))}" if texts else line for line, texts in lines.items()]
-
-
-def _find_path(error: ErrorDetails, data: Any) -> list[str | int]:
-    """The keys of an error's location that the data has, without the names of types that pydantic adds."""
-    path: list[str | int] = []
-    for part in error["loc"]:
-        is_key = part in data if isinstance(data, dict) else isinstance(data, list) and isinstance(part, int)
-        if is_key:
-            data = data[part]
-            path.append(part)
-    return [*path, error["loc"][-1]] if error["type"] == "missing" else path
+    return [f"{key}: {'; or: '.join(dict.fromkeys(texts))}" for key, texts in lines.items()]
 
 
 def _find_keys(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
@@ -106,38 +75,21 @@ def _find_keys(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     return list(schema.model_fields)
 
 
+def _format_key(part: str | int) -> str:
+    text = str(part)
+    return cut(text if text.isprintable() and text.strip() == text != "" else repr(text))
+
+
 def format_count(number: int, noun: str) -> str:
     """e.g. "1 epoch", "2,000 epochs"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class _ValueFormat(reprlib.Repr):
-    """A bounded repr, since a YAML value may contain itself; with the names that YAML has for constants."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxdict = self.maxlist = 10
-        self.maxlevel, self.maxlong = 4, LONGEST
-        self.maxstring = self.maxother = LONGEST + 1
-
-    def repr_bool(self, value: bool, level: int) -> str:
-        return str(value).lower()
-
-    def repr_NoneType(self, value: None, level: int) -> str:  # noqa: N802  # reprlib looks for this name
-        return "null"
-
-    def repr_float(self, value: float, level: int) -> str:
-        return repr(value).replace("inf", ".inf").replace("nan", ".nan")
-
-    def repr_int(self, value: int, level: int) -> str:  # Python refuses to print a very large one in decimals
-        return str(value) if value.bit_length() < 4 * LONGEST else hex(value)
-
-
 def format_value(value: Any) -> str:
-    """A value in one line of at most LONGEST characters."""
-    return cut(_ValueFormat().repr(value))
-
-
-def _format_key(part: str | int) -> str:
-    text = str(part)
-    return cut(text if text.isprintable() and text.strip() == text != "" else repr(text))
+    """A value in one line of at most LONGEST characters; null, true and false as in YAML."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    try:
+        return cut(_VALUES.repr(value))
+    except ValueError:  # Python does not print a whole number of more than 4,300 digits
+        return f"a {type(value).__name__} that is too long to show"

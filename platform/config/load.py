@@ -1,34 +1,18 @@
 """Load a configuration from YAML, apply overrides, check it, and fill in every default."""
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from fmnas.platform.config.checks import CHECKS, MACHINE_CHECKS
-from fmnas.platform.config.dependent_keys import PLACEHOLDERS, default_kind, fall_back, find_ineffective_keys
-from fmnas.platform.config.errors import (
-    CALL_HINT,
-    EDIT_HINT,
-    RESTORE_HINT,
-    format_errors,
-    format_problems,
-    format_unknown,
-)
-from fmnas.platform.config.schema import AUTO, RAY, Config
-from fmnas.platform.config.source import apply_overrides, find_repeated_keys, parse_yaml, read_source
+from fmnas.platform.config.checks import CHECKS
+from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
+from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, Config
+from fmnas.platform.config.source import apply_override, parse_yaml, read_source
 from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_files_beside
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.problems import (
-    ALIASES,
-    PROBLEMS,
-    ProblemEntry,
-    display_name,
-    find_problem,
-    is_user_defined,
-)
+from fmnas.platform.problems import ALIASES, PROBLEMS, ProblemEntry, find_problem
 
 
 def load_config(
@@ -37,11 +21,10 @@ def load_config(
     report: Callable[[str], None] = lambda _: None,
     address: str | None = None,
 ) -> Config:
-    """The configuration of a new experiment on this machine, from a file or by the name of a shipped one.
+    """The configuration of a new experiment, from a file or by the name of a shipped one.
 
-    overrides: each `key=value`, or `key+=value` to append to a list. report: called with a line for each value that was
-    changed because an override makes it meaningless, and for each that has no effect. address: of the Ray cluster to
-    use, if any.
+    overrides: each `key=value`, or `key+=value` to append to a list. report: called with a line about values that were
+    dropped because an override makes them meaningless. address: of the Ray cluster to use, if any.
 
     Raises ConfigError that names every wrong key, its value and what is allowed.
     """
@@ -50,60 +33,65 @@ def load_config(
     data.setdefault("name", path.stem)
     if path.is_file():
         resolve_files_beside(data, path.parent)
-    before = copy.deepcopy(data)
-    keys = apply_overrides(data, overrides)
-    overridden = {key.removesuffix("+") for key in keys}
-    for line in (*find_repeated_keys(keys), *fall_back(data, before, overridden)):
-        report(line)
+    labels = _find_labels(data)
+    keys = {apply_override(data, override) for override in overrides}
+    if dropped := _drop_meaningless_values(data, labels, keys):
+        report(f"left out of the configuration, as an override makes them meaningless: {', '.join(dropped)}")
     workers = data.get("workers", {})
     if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
         data["workers"] = {**workers, "kind": RAY}
-    config = check_config(data, str(path), here=True)
-    for line in find_ineffective_keys(config, overridden):
-        report(line)
-    if is_user_defined(config.problem) and "workers" not in data:
-        report(
-            f"{display_name(config.problem)} is evaluated by Ray's workers: if it takes milliseconds, "
-            "-o workers.kind=in-process starts sooner"
-        )
-    return config
+    return check_config(data, str(path))
 
 
-def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT, here: bool = False) -> Config:
+def _drop_meaningless_values(data: dict[str, Any], labels: Sequence[Any], overridden: set[str]) -> list[str]:
+    """Drop the values of a file that an override makes meaningless; returns their keys.
+
+    With another problem, those of the old one; with other optimizers, `hypotheses` about one that is gone. data: the
+    configuration with its overrides, which is changed. labels: of the file's optimizers. overridden: the keys of the
+    overrides, whose values stay.
+    """
+    keys = []
+    if "problem" in overridden:
+        sections = {name: data.get(name) for name in ("data", "objective", "checkpoints", "fixed")}
+        keys = [f"{name}.{key}" for name, values in sections.items() if isinstance(values, dict) for key in values]
+        keys += ["seeds"] if "seeds" in data else []
+        keys += ["initial_design"] if data.get("initial_design") == AUTHORS else []
+    hypotheses, now = data.get("hypotheses"), _find_labels(data)
+    keys += ["hypotheses"] if hypotheses in labels and now and hypotheses not in now else []
+    dropped = [key for key in keys if not overridden & {key, key.partition(".")[0]}]
+    for key in dropped:
+        section, _, name = key.rpartition(".")
+        (data[section] if section else data).pop(name, None)
+    return dropped
+
+
+def _find_labels(data: Mapping[str, Any]) -> list[Any]:
+    """The labels of the optimizers in a configuration's plain data."""
+    entries = data.get("optimizers")
+    items = entries if isinstance(entries, list) else []
+    return [item.get("label", item.get("name")) if isinstance(item, dict) else item for item in items]
+
+
+def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT) -> Config:
     """A checked Config from plain data, with the values of all keys that were left out.
 
-    place: the name of its source in errors. advice: how to fix it there. here: whether it will run on this machine, so
-    that its data, its MLflow store and a GPU for this process must be available.
+    place: the name of its source in errors. advice: how to fix it there.
 
-    Raises ConfigError with everything that is wrong; a check that reads a wrong key is left out.
+    Raises ConfigError with everything that the schema refuses; if nothing, with everything that the checks find.
     """
-    problems: list[str] = []
-    wrong: set[str] = set()
     try:
         data = fill_problem_defaults(data)
-    except ConfigError as error:
-        problems, wrong = [str(error)], {"problem"}
-        data = {"fidelity": PLACEHOLDERS["fidelity"], **data}
-        advice = advice if advice in (EDIT_HINT, CALL_HINT) else RESTORE_HINT
-    try:
         config = Config.model_validate(data)
+    except ConfigError as error:
+        raise ConfigError(format_problems(place, [str(error)], advice)) from None
     except ValidationError as error:
-        problems += format_errors(error, Config, data)
-        wrong |= {str(key) for item in error.errors() for key in item["loc"][:1]}
-        right = {key: value for key, value in data.items() if str(key) not in wrong}
-        config = Config.model_validate({**PLACEHOLDERS, **right})
-    entry = find_problem(PLACEHOLDERS["problem"] if "problem" in wrong else config.problem)
+        raise ConfigError(format_problems(place, format_errors(error, Config, data), advice)) from None
+    entry = find_problem(config.problem)
     if entry is None:
-        problems.append(
-            f"{format_unknown('problem', config.problem, [*PROBLEMS, *ALIASES], 'fmnas list problems')} "
-            "A user-defined problem is FILE.py:NAME or MODULE:NAME."
-        )
-        wrong.add("problem")
-        entry = PROBLEMS[PLACEHOLDERS["problem"]]
-    for check, keys in {**CHECKS, **(MACHINE_CHECKS if here else {})}.items():
-        if not wrong & {*keys}:
-            problems += check(config, entry)
-    if problems:
+        unknown = format_unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
+        problems = [f"{unknown} A user-defined problem is FILE.py:NAME or MODULE:NAME."]
+        raise ConfigError(format_problems(place, problems, advice))
+    if problems := [line for check in CHECKS for line in check(config, entry)]:
         raise ConfigError(format_problems(place, problems, advice))
     return _resolve(config, entry)
 
@@ -111,11 +99,15 @@ def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT, here
 def _resolve(config: Config, entry: ProblemEntry) -> Config:
     """The configuration with the values that follow from others in place of null and auto."""
     settings, workers = entry.with_defaults(config.problem_settings), config.workers
-    kind = default_kind(workers, entry, [optimizer.concurrency for optimizer in config.optimizers])
+    kind = workers.kind
+    if kind == AUTO:  # in-process for a function that takes milliseconds, unless several workers are asked for
+        is_concurrent = any(optimizer.concurrency > 1 for optimizer in config.optimizers)
+        wants_workers = is_concurrent or workers.model_fields_set & {"count", "cpus", "gpus"}
+        kind = IN_PROCESS if entry.takes_milliseconds and not wants_workers else RAY
     sections = {
         "initial_design": config.initial_points if config.initial_design is None else config.initial_design,
         "data": config.data.model_copy(update=vars(settings.data)),
         "objective": config.objective.model_copy(update={"flops_weight": settings.flops_weight}),
-        "workers": workers.model_copy(update={"kind": kind if workers.kind == AUTO else workers.kind}),
+        "workers": workers.model_copy(update={"kind": kind}),
     }
     return config.model_copy(update=sections)

@@ -58,7 +58,9 @@ def read_keys() -> list[ConfigKey]:
 
 def _read_section(section: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> Iterator[ConfigKey]:
     for name, key in section["properties"].items():
-        inner, items = _find_section(key, known), _find_section(key.get("items", {}), known)
+        inner, items = (
+            known.get(part.get("$ref", "").removeprefix("#/$defs/"), {}) for part in (key, key.get("items", {}))
+        )
         value = key.get("default", {})
         default = value if isinstance(value, str) else json.dumps(value)
         default = REQUIRED if name in section.get("required", ()) else "–" if inner else default
@@ -67,12 +69,6 @@ def _read_section(section: Mapping[str, Any], known: Mapping[str, Any], prefix: 
         yield ConfigKey(prefix + name, kind, default, meaning, key.get("examples", [default])[0])
         if inner or items:
             yield from _read_section(inner or items, known, f"{prefix}{name}." if inner else f"{prefix}{name}.0.")
-
-
-def _find_section(key: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of the section under a key; empty for a plain value."""
-    section = known.get(key.get("$ref", "").removeprefix("#/$defs/"), {})
-    return section if "properties" in section else {}
 
 
 def _describe(key: Mapping[str, Any]) -> str:

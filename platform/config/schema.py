@@ -3,34 +3,19 @@
 The text below each key is its description in docs/configuration.md and in what `fmnas config` prints.
 """
 
+import os
 import re
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from fmnas.platform.config.errors import format_count, format_value
-from fmnas.platform.config.uri import check_no_password
+from fmnas.platform.config.errors import format_count
+from fmnas.platform.config.uri import check_no_password, make_absolute
 from fmnas.platform.problems import display_name
 from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry, absolute_reference, find_plugins
-from fmnas.search_spaces.errors import did_you_mean
-from fmnas.trainers.problem import (
-    AUTHORS_POINTS,
-    Arrangement,
-    DataSettings,
-    FlopsConvention,
-    Hardware,
-    ProblemSettings,
-)
+from fmnas.trainers.problem import AUTHORS_POINTS, Arrangement, DataSettings, FlopsConvention, Hardware, ProblemSettings
 
 IN_PROCESS: Final = "in-process"
 """The value of workers.kind for which the driver trains in its own process."""
@@ -41,12 +26,10 @@ ALL_PAIRS = "all"
 """The value of hypotheses for tests of every pair; `comparison` has the same as ALL, but is slow to import."""
 AUTHORS = "authors"
 """The value of initial_design for the points of the BO-FM paper's runs."""
-MOST_INITIAL_POINTS = 10
 MAX_SECONDS = 1e9
 """About thirty years; timers of the operating system overflow at a few times that."""
 LABEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """An optimizer's label, which is part of the names of runs."""
-MAX_FIXED_VALUE_CHARS = 200
 MIN_RESOURCE = 0.0001
 """The smallest share of a CPU or GPU that Ray can count."""
 
@@ -121,20 +104,15 @@ class WorkersConfig(Section):
         return Hardware("cuda" if self.gpus > 0 else "cpu", threads, self.arrangement)
 
 
-def _absolute_path(path: str) -> str:
-    try:
-        return str(Path(path).expanduser().absolute())
-    except (OSError, RuntimeError):  # an unknown user's home
-        return path  # the check of data.root reports the error
-
-
 class DataConfig(Section):
     """The data of a real problem. A key that is null has the problem's own value."""
 
     name: Literal["fashion_mnist", "digits", "mnist", "kmnist", "own"] | None = Field(default=None, examples=["digits"])
     """The data set. digits is small and needs no network. mnist, kmnist and own (any images of 28 x 28 in up to ten
     classes) are read from files in root."""
-    root: Annotated[str, AfterValidator(_absolute_path)] | None = Field(default=None, examples=["/a/folder"])
+    root: Annotated[str, AfterValidator(os.path.expanduser), AfterValidator(os.path.abspath)] | None = Field(
+        default=None, examples=["/a/folder"]
+    )
     """The folder or .npz file with the data, or svm_boston's file; stored as an absolute path. null: FashionMNIST's
     usual places."""
     train: int | None = Field(default=None, ge=1, examples=["2000"])
@@ -159,15 +137,8 @@ class ObjectiveConfig(Section):
     the BO-FM paper: one, and biases, BatchNorm, ReLU, max pools and sums count, too."""
 
 
-def _check_fixed_value(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > MAX_FIXED_VALUE_CHARS:
-        raise ValueError(f"must be text of at most {MAX_FIXED_VALUE_CHARS} characters")
-    if not isinstance(value, str | bool | int | float) or (isinstance(value, int) and abs(value) >= 2**64):
-        raise ValueError("must be text, a number, true or false")
-    return value
-
-
-Fixed = dict[str, Annotated[Any, BeforeValidator(_check_fixed_value)]]
+FixedValue = Annotated[str, Field(max_length=200)] | bool | Annotated[int, Field(gt=-(2**64), lt=2**64)] | float
+Fixed = dict[str, FixedValue]
 """Variable -> its value in every trial."""
 
 
@@ -190,23 +161,18 @@ class CheckpointsConfig(Section):
     file was found."""
 
 
+StoreUri = Annotated[str, Field(min_length=1), AfterValidator(check_no_password), AfterValidator(make_absolute)]
+
+
 class TrackingConfig(Section):
     """MLflow."""
 
     enabled: bool = True
     """Whether results are sent to MLflow."""
-    uri: Annotated[str, Field(min_length=1), AfterValidator(check_no_password)] | None = Field(
-        default=None, examples=["http://mlflow.example:5000"]
-    )
+    uri: StoreUri | None = Field(default=None, examples=["http://mlflow.example:5000"])
     """MLflow's server or store, without a password. null: SQLite in the run directory."""
     experiment: str | None = Field(default=None, min_length=1, examples=["my-experiment"])
     """Name of the MLflow experiment. null: the experiment's name."""
-
-
-def _check_printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be the path of a run directory, or DIR:LABEL")
-    return text
 
 
 class OptimizerConfig(Section):
@@ -221,13 +187,13 @@ class OptimizerConfig(Section):
     """Its name in tables, curves, files and MLflow; must be unique. Default: the name."""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     """Number of trials that may run at the same time."""
-    warm_start: Annotated[str, Field(min_length=1), AfterValidator(_check_printable)] | None = Field(
+    warm_start: Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")] | None = Field(
         default=None, examples=["runs/earlier:random"]
     )
     """An earlier run directory, or DIR:LABEL for one of its optimizers: instead of the shared initial design, repeat r
     starts from the finished full trials of its repeat r. They are charged, but not trained again. null: none."""
     options: dict[str, Any] = Field(default_factory=dict, examples=["{kernel: moddif}"])
-    """The optimizer's own options; they may also be written beside the name."""
+    """The optimizer's own options; they may also be written beside the name, which counts if both are given."""
 
     @cached_property
     def implementation(self) -> OptimizerEntry:
@@ -248,8 +214,7 @@ class OptimizerConfig(Section):
         if not isinstance(value, dict):
             return value
         if "name" not in value:
-            near = [hint for key in value if (hint := did_you_mean(str(key), ["name"]))]
-            raise ValueError(f"name is missing{near[0] if near else ': write {name: NAME, KEY: VALUE}'}")
+            raise ValueError("name is missing: write {name: NAME, KEY: VALUE}")
         entry = {key: inner for key, inner in value.items() if key in cls.model_fields}
         entry.setdefault("label", entry["name"])
         name = entry["name"]
@@ -257,9 +222,6 @@ class OptimizerConfig(Section):
             entry.setdefault("use", use)
         options = entry.get("options", {})
         if isinstance(options, dict):
-            for key in options:
-                if key in value or key in cls.model_fields:
-                    raise ValueError(f"{format_value(key)} is under options: write it beside the name, once")
             entry["options"] = options | {key: inner for key, inner in value.items() if key not in cls.model_fields}
         return entry
 
@@ -302,9 +264,10 @@ class Config(Section):
 
     @property
     def initial_points(self) -> int:
-        """Number of points of the initial design."""
+        """Number of points of the initial design; by default a third of the evaluations, from 1 to 10, but fewer."""
         if self.initial_design is None:
-            return default_initial_points(self.budget.evaluations)
+            evaluations = self.budget.evaluations
+            return min(10, max(1, evaluations // 3), evaluations - 1)
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
 
     @property
@@ -336,8 +299,3 @@ class Config(Section):
     def to_yaml(self) -> str:
         """The configuration with every default, as YAML that loads to the same."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
-
-
-def default_initial_points(evaluations: int) -> int:
-    """Number of initial points by default: a third of the evaluations, from 1 to 10, but fewer than the evaluations."""
-    return min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)

@@ -2,13 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from fmnas.search_spaces import FmnasError
-
-if TYPE_CHECKING:
-    from fmnas.platform.config.schema import Config
 
 _LOGIN = re.compile(r"(://[^\s/@:'\"]*):(?:(?!://)[^'\"])*@|([^\s/@:'\"]*):(?!//)\S*@")
 """A user and a password, up to the last @: a password that is not percent-encoded may hold any character."""
@@ -21,7 +17,6 @@ _ALLOWED = (
     "use sqlite:///PATH.db, http://HOST:PORT or https://HOST of an MLflow server, postgresql+psycopg2://..., "
     "mysql+pymysql://... or mssql+pyodbc://..., or leave it empty for a SQLite file in the run directory"
 )
-_UNREADABLE = "it cannot be parsed"
 
 
 class TrackingError(FmnasError, ValueError):
@@ -51,9 +46,14 @@ def check_uri(uri: str) -> None:
 
     The error does not repeat a URI that cannot be parsed: any part of it may be a password.
     """
-    if problem := _problem(uri):
-        shown = uri.partition("://")[0] + "://..." if problem == _UNREADABLE else redact(uri)
-        raise TrackingError(f"tracking.uri = {shown!r}: {problem}; {_ALLOWED}")
+    try:
+        parts = urlsplit(uri)
+        parts.port  # noqa: B018  # it raises ValueError for a port that is not a number
+    except ValueError:
+        scheme = uri.partition("://")[0]
+        raise TrackingError(f"tracking.uri = '{scheme}://...': it cannot be parsed; {_ALLOWED}") from None
+    if problem := _problem(uri, parts):
+        raise TrackingError(f"tracking.uri = {redact(uri)!r}: {problem}; {_ALLOWED}")
 
 
 def is_server(uri: str) -> bool:
@@ -66,15 +66,12 @@ def sqlite_path(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
 
 
-def with_absolute_uri(config: "Config", folder: Path) -> "Config":
-    """Return the configuration with the path of a SQLite store made absolute, so that it is the same for a resume."""
-    uri = config.tracking.uri
-    path = sqlite_path(uri) if uri else None
-    if uri is None or path is None or path.is_absolute() or path == Path():
-        return config
-    absolute = uri.replace(":///", f":///{folder}/", 1)
-    check_uri(absolute)
-    return config.model_copy(update={"tracking": config.tracking.model_copy(update={"uri": absolute})})
+def make_absolute(uri: str) -> str:
+    """Return the URI with the absolute path of a SQLite file, so that it is the same for a resume."""
+    path = sqlite_path(uri)
+    if path is None or path.is_absolute() or path == Path():
+        return uri
+    return uri.replace(":///", f":///{Path.cwd()}/", 1)
 
 
 def origin(uri: str) -> tuple[str, str, int | None] | None:
@@ -86,13 +83,8 @@ def origin(uri: str) -> tuple[str, str, int | None] | None:
         return None
 
 
-def _problem(uri: str) -> str:
+def _problem(uri: str, parts: SplitResult) -> str:
     """Why MLflow cannot use the URI; empty if it can."""
-    try:
-        parts = urlsplit(uri)
-        parts.port  # noqa: B018  # it raises ValueError for a port that is not a number
-    except ValueError:
-        return _UNREADABLE
     if is_server(uri):
         return "" if parts.hostname else "the host is missing"
     if parts.scheme == "sqlite":
@@ -100,15 +92,11 @@ def _problem(uri: str) -> str:
         if path is None or path == Path() or ":memory:" in uri:
             return "it does not name a file"
         return "MLflow and SQLAlchemy read a % in a path differently" if "%" in str(path) else ""
-    return _driver_problem(uri, parts)
-
-
-def _driver_problem(uri: str, parts: SplitResult) -> str:
+    if parts.scheme.partition("+")[0] not in ("postgresql", "mysql", "mssql"):
+        return f"MLflow has no store for the scheme {parts.scheme!r}"
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    if parts.scheme.partition("+")[0] not in ("postgresql", "mysql", "mssql"):
-        return f"MLflow has no store for the scheme {parts.scheme!r}"
     try:
         make_url(uri).get_dialect().import_dbapi()
     except (ImportError, ArgumentError) as error:

@@ -34,11 +34,13 @@ def fill_problem_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         entry = find_entry(name)
         if entry is None or not is_user_defined(name):
-            if "fidelity" in data or (entry and not entry.takes_milliseconds and entry.problem().epochs > 1):
-                return dict(data)
-            return {**data, "fidelity": {"epochs": 1}}
+            has_epochs = entry is not None and not entry.takes_milliseconds and entry.problem().epochs > 1
+            return dict(data) if has_epochs else {"fidelity": {"epochs": 1}, **data}
+        from fmnas.comparison.analysis.trials import is_column
+
         task = entry.problem()
-        _check_variables(task)
+        for taken in filter(is_column, task.space.names):
+            raise ConfigError(f"variable {taken!r} has the name of a column of trials.csv: rename it, e.g. to {taken}_")
     except FmnasError as error:
         raise ConfigError(f"problem = {format_value(name)}: {error}") from None
     defaults: dict[str, Any] = {"fidelity": {"epochs": task.epochs}}
@@ -61,13 +63,13 @@ def resolve_files_beside(data: dict[str, Any], folder: Path) -> None:
             place[key] = resolve_beside(place[key], folder)
 
 
-def find_entry(name: Any) -> ProblemEntry | None:
+def find_entry(name: str) -> ProblemEntry | None:
     """The entry of the problem that a configuration names; None for an unknown name.
 
     Raises ConfigError for a reference to a file without exactly one problem.
     """
-    if not isinstance(name, str) or not is_user_defined(name):
-        return find_problem(name) if isinstance(name, str) else None
+    if not is_user_defined(name):
+        return find_problem(name)
     use = absolute_reference(name)
     module, inside = split_reference(use)
     if not inside:
@@ -78,12 +80,3 @@ def find_entry(name: Any) -> ProblemEntry | None:
             raise ConfigError(f"{module} has the problems {', '.join(names)}: name one, e.g. {module}:{names[0]}")
         use = f"{module}:{names[0]}"
     return ProblemEntry(use, use, "")
-
-
-def _check_variables(task: Problem) -> None:
-    """Raise ConfigError for a variable with the name of a column of trials.csv."""
-    from fmnas.comparison.analysis.trials import is_column
-
-    for name in task.space.names:
-        if is_column(name):
-            raise ConfigError(f"variable {name!r} has the name of a column of trials.csv: rename it, e.g. to {name}_")

@@ -1,40 +1,34 @@
-"""Which experiments and optimizers can be compared: what must agree, and what weakens a comparison."""
+"""Which experiments and optimizers can be compared: what must agree, what it costs, and what weakens a comparison."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fmnas.platform.config.errors import format_value
-from fmnas.platform.config.schema import Config, OptimizerConfig
+from fmnas.optimizers.optimizer import SearchPlan
+from fmnas.platform.config.errors import format_count, format_value
+from fmnas.platform.config.schema import ALL_PAIRS, Config
 from fmnas.platform.experiment.configuration import diff
-from fmnas.platform.experiment.experiment import Experiment
 from fmnas.platform.experiment.warm_start import WarmStartData
-from fmnas.platform.problems import ALIASES
-from fmnas.platform.registry import IN_MEMORY, split_reference
+from fmnas.platform.problems import ALIASES, problem
 from fmnas.search_spaces import Space
 
 OBJECTIVE_KEYS = ("problem", "fixed", "objective", "fidelity", "data", "seeds")
 """The configuration keys that define the objective."""
 
 
-def objective_settings(config: Config, space: Space | None = None, digest: str = "") -> dict[str, Any]:
+def objective_settings(config: Config, space: Space, digest: str = "") -> dict[str, Any]:
     """Return what defines the objective, by key: results are comparable if these settings are equal.
 
-    data.root is left out, because the digest of user data identifies them. space: of a problem that exists in memory
-    only; else None. digest: SHA-256 of user data; empty if there are none or it is not known yet.
+    data.root is left out, because the digest of user data identifies them. space: of the problem. digest: SHA-256 of
+    user data; empty if there are none or it is not known yet.
     """
     plain = config.model_dump(mode="json", exclude={"data": {"root"}})
     return {
         **{key: plain[key] for key in OBJECTIVE_KEYS},
         "problem": ALIASES.get(config.problem, config.problem),
-        **({} if space is None else {"space": space}),
+        "space": space,
         **({"SHA-256 of the data": digest} if digest else {}),
     }
-
-
-def optimizer_settings(entry: OptimizerConfig) -> dict[str, Any]:
-    """Return everything that decides what an optimizer suggests: its class, options, concurrency and warm start."""
-    plain = entry.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
-    return {**plain, **entry.settings}
 
 
 def format_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
@@ -45,26 +39,55 @@ def format_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> It
         yield f"{key} = {format_value(our_value)} and {format_value(their_value)}"
 
 
-def warm_start_notes(experiment: Experiment) -> list[str]:
+def format_cost(config: Config) -> str:
+    """Return the cost of the budgets of all runs: a training per evaluation and seed, and the epochs of all of them."""
+    runs = len(config.optimizers) * config.repeats
+    evaluations = runs * config.budget.evaluations
+    trainings = evaluations * max(1, problem(config.problem, config.problem_settings).seeds)
+    epochs = trainings * config.fidelity.epochs
+    counts = {"run": runs, "evaluation": evaluations, "training": trainings, "epoch": epochs}
+    return ", ".join(format_count(count, noun) for noun, count in counts.items()) + " in all"
+
+
+def design_warnings(config: Config) -> list[str]:
+    """Return a warning if the paired tests cannot become significant, and those of the optimizers.
+
+    A warning is not an error: it says what to change, as an override of `fmnas run`.
+    """
+    from fmnas.comparison.analysis.paired_tests import repeats_needed
+
+    warnings = []
+    count, repeats = len(config.optimizers), config.repeats
+    is_all = config.hypotheses == ALL_PAIRS
+    pairs = math.comb(count, 2) if is_all else count - 1
+    needed = repeats_needed(pairs) if pairs else 0
+    if repeats < needed:
+        tested = f"{count} optimizers" if is_all else f"{config.hypotheses} and {count - 1} others"
+        warnings.append(
+            f"{format_count(repeats, 'repeat')} of {tested}: no verdict is possible, {needed} are needed: "
+            f"-o repeats={needed}"
+        )
+    dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
+    for i, entry in enumerate(config.optimizers):
+        option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
+        plan = SearchPlan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
+        text = entry.implementation.optimizer.config_warning(entry.settings, plan)
+        warnings += [f"{entry.label}: {text}"] if text else []
+    return warnings
+
+
+def warm_start_notes(config: Config, warm_starts: Mapping[str, WarmStartData]) -> list[str]:
     """Return a note for every optimizer with a warm start: its trials, their cost, and what it does to the pairing."""
-    entries = [entry for entry in experiment.config.optimizers if entry.warm_start is not None]
-    return [_warm_start_note(entry, experiment.config, experiment.warm_starts) for entry in entries]
-
-
-def _warm_start_note(entry: OptimizerConfig, config: Config, warm_starts: Mapping[str, WarmStartData]) -> str:
-    source = warm_starts[entry.label]
-    counts = sorted({len(trials) for trials in source.trials[: config.repeats]})
-    count = "-".join(map(str, counts[:: max(1, len(counts) - 1)]))
-    code = "function" if split_reference(config.problem)[0] == IN_MEMORY else "file"
-    other_code = f" The {code} of the problem was different there." if source.altered else ""
-    starts = {label: (other.experiment, other.label) for label, other in warm_starts.items()}
-    takers = [competitor.label for competitor in config.optimizers if competitor.implementation.takes_initial_design]
-    unpaired = [label for label in takers if starts.get(label) != starts[entry.label]]
-    pairing = f" Its pairing with {', '.join(unpaired)} is weaker: they start from other trials." if unpaired else ""
-    return (
-        f"Warm start of {entry.label}: {count} trials per repeat from {source.directory} ({source.label}), charged as "
-        f"{count} of {config.budget.evaluations} evaluations; wall-clock times exclude them.{other_code}{pairing}"
-    )
+    notes = []
+    for label, source in warm_starts.items():
+        count = "-".join(map(str, sorted({min(map(len, source.trials)), max(map(len, source.trials))})))
+        other_code = " The code of the problem was different there." if source.altered else ""
+        notes.append(
+            f"Warm start of {label}: {count} trials per repeat from {source.directory} ({source.label}), charged as "
+            f"{count} of {config.budget.evaluations} evaluations; wall-clock times exclude them.{other_code} Its "
+            "pairing with optimizers that start from other trials is weaker."
+        )
+    return notes
 
 
 def budget_change_notes(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
@@ -73,15 +96,13 @@ def budget_change_notes(changes: Mapping[str, Any], config: Config) -> dict[str,
     changes: of the extension. config: of the experiment after it.
     """
     before, after = changes.get("budget.evaluations", (0, 0))
-    if before == after:
-        return {}
-    labels = [entry.label for entry in config.optimizers if entry.implementation.takes_budget]
-    existing = changes.get("optimizers", (labels,))[0]
-    text = (
-        f"knows the size of its budget: {before} evaluations before the extension, {after} after it. A run that had "
-        "the larger budget from its start could have suggested other trials."
-    )
-    return {label: f"{label} {text}" for label in labels if label in existing}
+    existing = changes.get("optimizers", ([entry.label for entry in config.optimizers],))[0]
+    return {
+        entry.label: f"{entry.label} knows the size of its budget: {before} evaluations before the extension, {after} "
+        "after it. A run that had the larger budget from its start could have suggested other trials."
+        for entry in config.optimizers
+        if before != after and entry.label in existing and entry.implementation.takes_budget
+    }
 
 
 def format_extension(changes: Mapping[str, Any]) -> str:

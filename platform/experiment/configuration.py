@@ -2,21 +2,26 @@
 
 The journal is the truth. In config.yaml a user may change MUTABLE_KEYS, and nothing else. If a driver crashed between
 recording an extension and writing config.yaml, the file still has the configuration before it; it is then ignored.
+
+`fmnas extend` resumes an experiment with a configuration in which EXTENDABLE_KEYS have grown. The seed of a trial
+follows from the experiment's seed, its repeat and its number, and that of an optimizer from the experiment's seed, the
+repeat and its label. So more repeats, another optimizer and a larger budget leave the results so far unchanged, and
+paired with those to come. One thing differs: an optimizer that knows its budget knew the smaller one before; reports
+state that.
 """
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
-from fmnas.platform.config.errors import extend_hint, version_hint
+from fmnas.platform.config.errors import RESTORE_HINT, format_problems, format_value
 from fmnas.platform.config.load import check_config
-from fmnas.platform.config.schema import Config, TrackingConfig
+from fmnas.platform.config.schema import Config, OptimizerConfig, TrackingConfig
+from fmnas.platform.config.source import apply_override
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
-from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
 from fmnas.platform.problems import is_user_defined
 from fmnas.platform.registry import IN_MEMORY, split_reference
@@ -28,6 +33,10 @@ They change results by rounding at most.
 """
 EXTENDABLE_KEYS = ("repeats", "budget.evaluations", "budget.seconds", "optimizers")
 """Keys whose values `fmnas extend` may raise or add to."""
+EXTEND_HINT = (
+    f"Nothing was written. {', '.join(EXTENDABLE_KEYS)} may grow by `fmnas extend DIR -o KEY=VALUE`, and "
+    f"{', '.join(MUTABLE_KEYS)} may change. For any other change, `fmnas run` the configuration in a new directory."
+)
 
 
 def config_events(events: Sequence[Event]) -> list[Begun | Extended]:
@@ -37,8 +46,7 @@ def config_events(events: Sequence[Event]) -> list[Begun | Extended]:
 
 def recorded_configs(directory: RunDirectory, events: Sequence[Event]) -> list[Config]:
     """Return the configuration at the beginning and after each extension. Raises ConfigError for an invalid one."""
-    hint = version_hint()
-    return [check_config(dict(event.config), str(directory.journal), hint) for event in config_events(events)]
+    return [check_config(dict(event.config), str(directory.journal), RESTORE_HINT) for event in config_events(events)]
 
 
 def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
@@ -50,33 +58,80 @@ def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
     data, latest = _read_yaml(directory), recorded[-1]
     if data is None:
         return latest
-    config = check_config(data, str(directory.config), version_hint())
+    config = check_config(data, str(directory.config), RESTORE_HINT)
     if any(not _fixed_differences(earlier, config) for earlier in recorded[:-1]):
         return config.model_copy(update={key: getattr(latest, key) for key in ("repeats", "budget", "optimizers")})
     if changed := _fixed_differences(latest, config):
-        lines = "\n".join(f"  {key} = {now!r}: the experiment has {before!r}" for key, (before, now) in changed.items())
+        lines = [
+            f"{key} = {format_value(now)}: it was {format_value(before)}" for key, (before, now) in changed.items()
+        ]
         raise RunDirectoryError(
-            f"{directory.config} was changed:\n{lines}\nRevert the change to resume, or run the new configuration in "
-            f"a different directory. Only {', '.join(MUTABLE_KEYS)} may change."
-            f"{extend_hint(changed, str(directory.root))}"
+            format_problems(f"{directory.config} was changed", lines, f"Restore the file. {EXTEND_HINT}")
         )
     return config
 
 
-def current_tracking(directory: RunDirectory) -> tuple[str, TrackingConfig]:
-    """Return the experiment's name and its tracking settings; nothing else of the configuration is read.
+def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Config:
+    """Return the configuration with overrides, as `KEY=VALUE`, with the labels of optimizers replaced by their entries.
 
-    Raises RunDirectoryError if they cannot be read, or tracking is disabled.
+    Repeating `optimizers+=NEW` adds nothing: of several entries with the label of a present optimizer, the last counts.
+    root: the run directory, for messages. Raises ConfigError as `check_extension`.
     """
-    data = _read_yaml(directory) or config_events(read_events(directory))[-1].config
-    try:
-        tracking = TrackingConfig.model_validate(data.get("tracking") or {})
-    except ValidationError as error:
-        details = error.errors()[0]
-        key = ".".join(map(str, ("tracking", *details["loc"])))
-        raise RunDirectoryError(f"{directory.config}: {key}: {details['msg']}: fix it there") from None
-    require_tracking(tracking, directory)
-    return str(data.get("name", "")), tracking
+    place = f"the experiment in {root}"
+    if not overrides:
+        raise ConfigError(f"{place}: nothing to extend: pass -o KEY=VALUE. {EXTEND_HINT}")
+    data = config.model_dump(mode="json")
+    for override in overrides:
+        apply_override(data, override)
+    present = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
+    if isinstance(data["optimizers"], list):
+        entries = [present.get(entry, entry) if isinstance(entry, str) else entry for entry in data["optimizers"]]
+        labels = [entry.get("label", entry.get("name")) if isinstance(entry, dict) else None for entry in entries]
+        data["optimizers"] = [
+            entry
+            for i, (label, entry) in enumerate(zip(labels, entries, strict=True))
+            if label not in [*present] or label not in labels[i + 1 :]
+        ]
+    after = check_config(data, place, EXTEND_HINT)
+    check_extension(config, after, root)
+    added = [entry for entry in after.optimizers if entry.label not in present]
+    return after.model_copy(update={"optimizers": [*config.optimizers, *added]})
+
+
+def check_extension(before: Config, after: Config, root: Path) -> None:
+    """Raise ConfigError, naming every key, if a configuration changes what was done with an earlier one."""
+    if errors := list(_find_refused_changes(before, after)):
+        raise ConfigError(format_problems(f"the experiment in {root}", errors, EXTEND_HINT))
+
+
+def _find_refused_changes(before: Config, after: Config) -> Iterator[str]:
+    """Yield a line for each key that neither may change nor has grown."""
+    for key, (old, new) in diff(before, after).items():
+        if key in EXTENDABLE_KEYS:  # for budget.seconds, None means no limit
+            if new is not None and (old is None or new < old):
+                yield f"{key} = {format_value(new)}: cannot be lowered from {format_value(old)}"
+        elif not is_under(key, (*MUTABLE_KEYS, "optimizers")):
+            yield f"{key} = {format_value(new)}: cannot change; the experiment has {format_value(old)}"
+    now = {entry.label: entry for entry in after.optimizers}
+    for entry in before.optimizers:
+        if entry.label not in now:
+            yield f"optimizers: {entry.label} cannot be removed: write -o optimizers+=NEW to add one"
+        elif optimizer_settings(entry) != optimizer_settings(now[entry.label]):
+            yield f"optimizers: the options of {entry.label} cannot change: add it with another label"
+
+
+def optimizer_settings(entry: OptimizerConfig) -> dict[str, Any]:
+    """Return everything that decides what an optimizer suggests: its class, options, concurrency and warm start."""
+    plain = entry.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
+    return {**plain, **entry.settings}
+
+
+def extension_changes(before: Config, after: Config) -> dict[str, Any]:
+    """Return key -> [before, after] of what has grown; optimizers by their labels."""
+    old, new = (
+        flatten(config) | {"optimizers": [entry.label for entry in config.optimizers]} for config in (before, after)
+    )
+    return {key: [old[key], new[key]] for key in EXTENDABLE_KEYS if old[key] != new[key]}
 
 
 def require_tracking(tracking: TrackingConfig, directory: RunDirectory) -> None:
@@ -91,7 +146,7 @@ def require_tracking(tracking: TrackingConfig, directory: RunDirectory) -> None:
 def save_config(config: Config, directory: RunDirectory) -> None:
     """Write config.yaml, unless it holds just this configuration."""
     data = _read_yaml(directory)
-    if data is None or check_config(data, str(directory.config), version_hint()) != config:
+    if data is None or check_config(data, str(directory.config), RESTORE_HINT) != config:
         write_text(directory.config, config.to_yaml())
 
 
@@ -129,17 +184,10 @@ def user_references(config: Mapping[str, Any]) -> list[str]:
 
 
 def announce_user_code(directory: RunDirectory, events: Sequence[Event], notify: Callable[[str], None]) -> None:
-    """Notify which files and modules are about to be imported. Raises ConfigError if such a file is missing."""
-    written = _read_yaml(directory)
-    configs = [*(event.config for event in config_events(events)), *([] if written is None else [written])]
+    """Notify which files and modules are about to be imported."""
+    configs = [*(event.config for event in config_events(events)), _read_yaml(directory) or {}]
     modules = dict.fromkeys(split_reference(name)[0] for config in configs for name in user_references(config))
     modules.pop(IN_MEMORY, None)
-    for module in modules:
-        if module.endswith(".py") and not os.path.exists(module):
-            raise ConfigError(
-                f"{directory.root}: {cut(module)}: no such file; the experiment needs it to continue: restore it. "
-                f"`fmnas {directory.command('report')}` does not need it"
-            )
     if modules:
         notify(f"importing {', '.join(map(cut, modules))}, named in {directory.root}")
 

@@ -7,7 +7,7 @@ The journal keeps them, so the earlier run directory may change, move or be dele
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -26,11 +26,6 @@ class WarmStartTrial:
     epochs: int
     seed: int
     evaluation: Evaluation
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "WarmStartTrial":
-        """Convert the output of `asdict` back."""
-        return cls(**{**data, "evaluation": Evaluation.from_dict(data["evaluation"])})
 
 
 @dataclass(frozen=True)
@@ -80,14 +75,15 @@ class WarmStartData:
         """Return what one repeat begins with."""
         return WarmStart(f"{run_name(self.label, repeat)} in {self.directory}", self.trials[repeat])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain JSON data."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "WarmStartData":
-        """Convert the output of `to_dict` back."""
-        trials = tuple(tuple(map(WarmStartTrial.from_dict, repeat)) for repeat in data["trials"])
+        """Convert the output of `asdict` back."""
+        trials = tuple(
+            tuple(
+                WarmStartTrial(**{**trial, "evaluation": Evaluation.from_dict(trial["evaluation"])}) for trial in repeat
+            )
+            for repeat in data["trials"]
+        )
         return cls(**{**data, "trials": trials})
 
 

@@ -18,10 +18,10 @@ from fmnas.comparison.problems_report import ProblemsSummary
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.experiment.comparability import format_differences, objective_settings, optimizer_settings
+from fmnas.platform.experiment.comparability import format_differences, objective_settings
+from fmnas.platform.experiment.configuration import optimizer_settings
 from fmnas.platform.experiment.provenance import data_hash, different_file_notes
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
-from fmnas.platform.experiment.saved_problem import load_space
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
@@ -128,7 +128,7 @@ def _settings(source: ReportSource) -> dict[str, Any]:
     """Return what must agree: the objective, how it is searched, and the settings of each optimizer by its label."""
     config, plain = source.config, source.config.model_dump(mode="json")
     return {
-        **objective_settings(config, load_space(source.directory), data_hash(source.directory)),
+        **objective_settings(config, source.state.experiment.problem.space, data_hash(source.directory)),
         **{key: plain[key] for key in ("budget", "initial_design", "on_failure")},
         "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
         **{f"optimizer {optimizer.label}": optimizer_settings(optimizer) for optimizer in config.optimizers},

@@ -115,7 +115,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         hypotheses=config.hypotheses,
         remarks=[
             *optimizer_notes(config),
-            *map(Remark, warm_start_notes(state.experiment)),
+            *map(Remark, warm_start_notes(config, state.experiment.warm_starts)),
             *_version_notes(state),
             *map(Remark, changed_file_notes(state)),
             *_extension_notes(state),

@@ -12,8 +12,18 @@ from dataclasses import asdict, dataclass, replace
 from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError
-from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
-from fmnas.platform.experiment.configuration import announce_user_code, current_config
+from fmnas.platform.experiment.comparability import (
+    budget_change_notes,
+    design_warnings,
+    format_extension,
+    warm_start_notes,
+)
+from fmnas.platform.experiment.configuration import (
+    announce_user_code,
+    check_extension,
+    current_config,
+    extension_changes,
+)
 from fmnas.platform.experiment.events import (
     FORMAT,
     Begun,
@@ -27,24 +37,16 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
 from fmnas.platform.experiment.provenance import (
-    DATA_HASH,
     changed_files,
     check_same_data,
-    describe_data,
     user_file_hashes,
 )
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
 from fmnas.platform.runner.driver import JobSource, RunContext
-from fmnas.platform.runner.extension import (
-    check_extension,
-    extension_changes,
-    format_changed_settings,
-)
 from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
-from fmnas.platform.runner.preflight import design_warnings
-from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
+from fmnas.platform.runner.warm_start import load_warm_starts
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.trainers.checkpoints import Checkpoints
@@ -71,10 +73,9 @@ class Plan:
     work: DriverWork = DriverWork.EXPERIMENT
 
     def load_data(self, directory: RunDirectory) -> Data | None:
-        """Return the data. Raises FmnasError if others were used before, here or where optimizers were warm-started."""
+        """Return the data. Raises RunDirectoryError if they have changed since the experiment was begun."""
         data = self.load()
         check_same_data(data, directory)
-        check_warm_start_data(self.state.experiment.warm_starts, describe_data(data).get(DATA_HASH, ""))
         return data
 
     def open_pool(
@@ -102,7 +103,7 @@ def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     """Plan a new experiment. Raises FmnasError for invalid input."""
     warm_starts = load_warm_starts(config)
     experiment = build_experiment(config, warm_starts)
-    for note in (*design_warnings(config), *warm_start_notes(experiment)):
+    for note in (*design_warnings(config), *warm_start_notes(config, warm_starts)):
         notify(note)
     begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
     return _plan_search(
@@ -125,15 +126,13 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         recorded = fold(events).warm_starts
         warm_starts = load_warm_starts(config, recorded) if changes else recorded
         state = restore_state(build_experiment(config, warm_starts), events)
-    if settings := format_changed_settings(before, config):
-        notify(f"from now on {settings}")
     opening: list[Event] = [driver_started(config, DriverWork.EXPERIMENT, at)]
     if changes:
         new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
         opening.append(Extended(changes, config.model_dump(mode="json"), at, new))
         notify(f"extending: {format_extension(changes)}")
-        new_notes = warm_start_notes(state.experiment) if new else []
-        for note in (*design_warnings(config), *budget_change_notes(changes, config).values(), *new_notes):
+        budget_notes = budget_change_notes(changes, config).values()
+        for note in (*design_warnings(config), *budget_notes, *warm_start_notes(config, new)):
             notify(note)
     elif state.ledger.status == Ending.FINISHED:
         return replace(_plan_search(state, []), source=None)

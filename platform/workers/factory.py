@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.schema import IN_PROCESS, Config
+from fmnas.platform.errors import ClusterError
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source, read_source_file
 from fmnas.platform.workers.cancellation import StopRequest
@@ -15,6 +16,7 @@ from fmnas.platform.workers.cluster import connect, live_nodes, max_workers
 from fmnas.platform.workers.evaluation import warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import Pool
+from fmnas.trainers import TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
 
@@ -40,13 +42,17 @@ class PoolSpec:
 def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Callable[[str], None]) -> Iterator[Pool]:
     """Yield a pool, on the Ray cluster at the address unless it is in process; disconnect at the end.
 
-    Raises ClusterError if the cluster cannot be reached or lacks the resources, TrainerError if this process does.
+    Raises ClusterError if the cluster cannot be reached, or it or this process lacks the resources.
     """
     config, workers = spec.config, spec.config.workers
     settings = replace(config.problem_settings, seeds=spec.seeds, checkpoints=spec.checkpoints)
     if workers.kind == IN_PROCESS:
         task = problem(config.problem, settings)
-        trainer = task.build(spec.data, workers.hardware)
+        try:
+            trainer = task.build(spec.data, workers.hardware)
+        except TrainerError as error:
+            keys = f"workers.gpus = {workers.gpus:g}, workers.arrangement = {workers.arrangement}"
+            raise ClusterError(f"{keys}: {error}") from error
         if task.function is None or _uses_torch(task.function):  # an optimizer may have loaded torch for itself
             warm_up_torch(workers.hardware.device)
         yield InProcessPool(trainer, spec.trial_seconds, stop, workers.grace_seconds, spec.print_tracebacks)

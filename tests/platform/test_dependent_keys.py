@@ -1,7 +1,6 @@
 """Keys that depend on other keys: defaults, what an override leaves without a meaning, what has no effect."""
 
 import json
-import warnings
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import yaml
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
-from fmnas.platform.config.schema import Config, default_initial_points
-from fmnas.platform.config.source import apply_overrides
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import PROBLEMS
 
@@ -39,17 +37,16 @@ def load_with_messages(source: str, *overrides: str, address: str | None = None)
     return load_config(source, overrides, said.append, address), said
 
 
-def refusal(data: dict[str, Any], here: bool = False) -> str:
+def refusal(data: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
-        check_config(data, "here", here=here)
+        check_config(data, "here")
     return str(caught.value)
 
 
 def test_hypotheses_on_an_optimizer_that_an_override_removes_become_all_pairs() -> None:
     config, (line,) = load_with_messages("func2c", "optimizers=[tpe, smac]")
     assert config.hypotheses == "all"
-    assert "hypotheses" in line
-    assert "bo-fm" in line
+    assert line.endswith(": hypotheses")
     kept, said = load_with_messages("func2c", "optimizers=[tpe, bo-fm]")
     assert (kept.hypotheses, said) == ("bo-fm", [])
 
@@ -62,54 +59,42 @@ def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused()
         load_with_messages("wrong.yaml", "optimizers=[tpe, smac]")
 
 
-def test_data_and_seeds_of_another_problem_are_left_out() -> None:
+def test_values_of_another_problem_are_left_out() -> None:
     config, (line,) = load_with_messages("quickstart", "problem=func2c")
     assert (config.data.train, config.data.validation) == (None, None)
-    assert "data.train, data.validation, seeds" in line
-    same, said = load_with_messages("quickstart", "problem=fashion_mnist")
-    assert (same.data.train, said) == (512, [])
+    assert line.endswith(": data.train, data.validation, seeds")
+    kept, _ = load_with_messages("quickstart", "problem=xgb_fashion_mnist", "data.train=100", "seeds=3")
+    assert (kept.data.train, kept.seeds) == (100, 3)
     with pytest.raises(ConfigError, match=r"data\.train = 100: func2c does not take it"):
         load_with_messages("quickstart", "problem=func2c", "data.train=100")
 
 
-def test_what_the_new_problem_does_not_know_is_left_out() -> None:
+def test_all_that_belongs_to_the_old_problem_is_left_out() -> None:
     Path("mine.py").write_text(OWN)
     file = {**GOOD, "problem": "joint", "fidelity": {"epochs": 3}, "objective": {"flops_weight": 0.1}, "seeds": 2}
     Path("all.yaml").write_text(yaml.safe_dump({**file, "checkpoints": {"every": 2}, "fixed": {"op1": "conv3x3"}}))
-    config, (line, hint) = load_with_messages("all.yaml", "problem=mine.py:bowl")
+    config, (line,) = load_with_messages("all.yaml", "problem=mine.py:bowl")
     assert (config.fixed, config.checkpoints.every, config.objective.flops_weight, config.seeds) == ({}, None, None, 1)
     for key in ("objective.flops_weight", "checkpoints.every", "fixed.op1", "seeds"):
         assert key in line
-    assert "workers.kind=in-process" in hint
 
 
-def test_random_points_take_the_place_of_the_authors_where_an_override_leaves_none() -> None:
-    for override in ("problem=ackley53c", "fixed={x1: 0}", "fixed.x1=0"):
-        config, (line,) = load_with_messages("func2c", override)
-        assert config.initial_design == 10
-        assert "initial_design = 10" in line
-    assert load_with_messages("func2c", "problem=func3c")[0].initial_design == "authors"
-    with pytest.raises(ConfigError, match="initial_design = 'authors'"):
-        load_with_messages("func2c", "problem=ackley53c", "initial_design=authors")
-    with pytest.raises(ConfigError, match="initial_design = 'authors'"):
-        check_config({**GOOD, "initial_design": "authors", "fixed": {"x1": 0.0}}, "here")
+def test_random_points_take_the_place_of_the_authors_with_another_problem() -> None:
+    config, (line,) = load_with_messages("func2c", "problem=ackley53c")
+    assert config.initial_design == 10
+    assert line.endswith(": initial_design")
+    for override in (["problem=ackley53c", "initial_design=authors"], ["fixed.x1=0"]):
+        with pytest.raises(ConfigError, match="initial_design = 'authors'"):
+            load_with_messages("func2c", *override)
 
 
-@pytest.mark.parametrize("value", ["5", "[5]", "{a: [1]}", "null", "joint", "[null]"])
+@pytest.mark.parametrize("value", ["[5]", "{a: [1]}", "null", "joint"])
 @pytest.mark.parametrize("key", ["problem", "optimizers", "data", "fixed", "budget", "initial_design", "workers"])
 def test_an_override_of_a_wrong_type_is_refused_in_words(key: str, value: str) -> None:
     try:
         load_with_messages("joint_hpo_only", "problem=func2c", f"{key}={value}", address="auto")
     except ConfigError as error:
         assert key in str(error)  # noqa: PT017  # either outcome is right
-
-
-def test_the_same_holds_for_a_file_of_the_user_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("mine.yaml").write_text(yaml.safe_dump({**GOOD, "optimizers": ["bo-fm", "random"], "hypotheses": "bo-fm"}))
-    assert main(["config", "mine.yaml", "-o", "optimizers=[random, tpe]"]) == 0
-    message = capsys.readouterr().out
-    assert yaml.safe_load(message)["hypotheses"] == "all"
-    assert "# hypotheses = all" in message
 
 
 def test_an_optimizer_can_be_added_to_the_list() -> None:
@@ -124,27 +109,8 @@ def test_an_optimizer_can_be_added_to_the_list() -> None:
             load_with_messages("func2c", override)
 
 
-def test_an_override_that_a_later_one_discards_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"optimizers\.0\.kernel.*-o optimizers"):
-        load_with_messages("func2c", "optimizers.0.kernel=moddif", "optimizers=[random]")
-    config, _ = load_with_messages("func2c", "optimizers=[bo-fm]", "optimizers.0.kernel=moddif", "optimizers+=random")
-    assert config.optimizers[0].options == {"kernel": "moddif"}
-    data = {"data": {}}
-    with pytest.raises(ConfigError, match=r"data\.train"):
-        apply_overrides(data, ["data.train=3", "data={train: 4}"])
-
-
-def test_of_two_overrides_of_one_key_the_last_counts_and_a_line_says_it() -> None:
-    config, (line,) = load_with_messages("func2c", "seed=1", "seed=2")
-    assert config.seed == 2
-    assert "seed" in line
-
-
-@pytest.mark.parametrize(
-    ("evaluations", "points"), [(1, 0), (2, 1), (3, 1), (5, 1), (9, 3), (29, 9), (30, 10), (500, 10)]
-)
-def test_a_small_budget_has_a_small_initial_design(evaluations: int, points: int, tmp_path: Path) -> None:
-    assert default_initial_points(evaluations) == points
+@pytest.mark.parametrize(("evaluations", "points"), [(1, 0), (2, 1), (9, 3), (500, 10)])
+def test_a_small_budget_has_a_small_initial_design(evaluations: int, points: int) -> None:
     config = check_config({**GOOD, "budget": {"evaluations": evaluations}}, "here")
     assert (config.initial_design, config.initial_points) == (points, points)
     assert yaml.safe_load(config.to_yaml())["initial_design"] == points
@@ -163,15 +129,11 @@ def test_a_problem_without_epochs_needs_no_fidelity() -> None:
     ("changes", "kind"),
     [
         ({}, "in-process"),
-        ({"problem": "pressure_vessel"}, "in-process"),
-        ({"problem": "environmental_model_correct"}, "in-process"),
         ({"problem": "nusvr_diabetes"}, "ray"),
         ({"problem": "joint", "fidelity": {"epochs": 1}}, "ray"),
         ({"workers": {"kind": "ray"}}, "ray"),
         ({"workers": {"kind": "auto", "attempts": 5}}, "in-process"),
         ({"workers": {"count": "auto"}}, "ray"),
-        ({"workers": {"cpus": 1}}, "ray"),
-        ({"workers": {"gpus": 0}}, "ray"),
         ({"optimizers": [{"name": "random", "concurrency": 2}]}, "ray"),
         ({"optimizers": [{"name": "random", "concurrency": 2}], "workers": {"kind": "in-process"}}, "in-process"),
     ],
@@ -192,43 +154,11 @@ def test_an_address_or_a_custom_problem_means_ray() -> None:
     Path("mine.yaml").write_text(
         json.dumps({"problem": "mine.py", "optimizers": ["random"], "budget": {"evaluations": 9}})
     )
-    own, (hint,) = load_with_messages("mine.yaml")
-    assert own.workers.kind == "ray"
-    assert "workers.kind=in-process" in hint
-    assert load_with_messages("mine.yaml", "workers.kind=in-process")[1] == []
+    own, said = load_with_messages("mine.yaml")
+    assert (own.workers.kind, said) == ("ray", [])
 
 
-def test_a_run_of_a_function_writes_the_kind_of_its_workers_and_a_resume_keeps_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    flags = ["budget.evaluations=4", "initial_design=2", "repeats=1", "optimizers=[random]", "tracking.enabled=false"]
-    assert main(["run", "func2c", *(word for flag in flags for word in ("-o", flag)), "--out", "out"]) == 0
-    assert yaml.safe_load(Path("out/config.yaml").read_text())["workers"]["kind"] == "in-process"
-    begun = json.loads(Path("out/journal.jsonl").read_text().splitlines()[0])
-    assert begun["config"]["workers"]["kind"] == "in-process"
-    capsys.readouterr()
-    extended = ["extend", "out", "-o", "budget.evaluations=5", "--address", "nowhere:1", "--progress", "lines"]
-    assert main(extended) == 0
-    assert "--address nowhere:1" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["workers.kind=in-process", "workers.count=4"], ["workers.count = 4"]),
-        (["workers.kind=in-process", "workers.attempts=7"], ["workers.attempts = 7"]),
-        (["workers.kind=in-process", "optimizers.1.concurrency=8"], ["optimizers.1.concurrency = 8"]),
-        (["seeds=4"], ["seeds = 4"]),
-        (["tracking.enabled=false", "tracking.experiment=mine"], ["tracking.experiment"]),
-    ],
-)
-def test_a_key_without_effect_is_said(overrides: list[str], words: list[str]) -> None:
-    _, (line,) = load_with_messages("func2c", *overrides)
-    for word in words:
-        assert word in line
-
-
-@pytest.mark.parametrize("name", ["func2c", "paper/func2c", "quickstart", "smoke", "xgb_digits"])
+@pytest.mark.parametrize("name", ["func2c", "quickstart"])
 def test_nothing_is_said_of_a_shipped_configuration(name: str) -> None:
     assert load_with_messages(name)[1] == []
 
@@ -236,63 +166,15 @@ def test_nothing_is_said_of_a_shipped_configuration(name: str) -> None:
 JOINT = {**GOOD, "problem": "joint", "fidelity": {"epochs": 1}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"data": {"name": "digits", "train": 1200, "validation": 600}}, ["data.train = 1200", "1,797"]),
-        ({"data": {"train": 30_001}}, ["data.train = 30001", "60,000"]),
-        ({"data": {"root": "/nowhere/at/all"}}, ["data.root = '/nowhere/at/all'"]),
-        ({"tracking": {"uri": "htp://foo"}}, ["tracking.uri = 'htp://foo'"]),
-        ({"workers": {"kind": "in-process", "gpus": 1}}, ["workers.gpus = 1"]),
-    ],
-)
-def test_what_a_run_on_this_machine_would_refuse_is_refused_with_the_configuration(
-    changes: dict[str, Any], words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    message = refusal({**JOINT, **changes}, here=True)
-    for word in words:
-        assert word in message
-    Path("my.yaml").write_text(yaml.safe_dump({**JOINT, **changes}))
-    assert main(["config", "my.yaml"]) == 2
-    check_config({**JOINT, **changes}, "a run directory, which may have been moved to another machine")
-
-
-def test_what_fits_the_data_is_taken() -> None:
-    data = {"name": "digits", "train": 1197, "validation": 600, "root": str(Path().absolute())}
-    check_config({**JOINT, "data": data}, "here", here=True)
-    check_config({**JOINT, "tracking": {"uri": "htp://foo", "enabled": False}}, "here", here=True)
-
-
-def test_every_mistake_is_reported_at_once_with_those_of_types() -> None:
-    wrong = {
-        "problem": "joint",
-        "optimizers": ["bo-fm", "randm"],
-        "hypotheses": "bohb",
-        "budget": {"evaluations": 0},
-        "objective": {"flops_weight": -1},
-        "fixed": {"op1": "conv9x9"},
-        "data": {"train": 70_000, "root": "/nowhere/at/all"},
-    }
-    message = refusal({"name": "t", 5: 6, **wrong}, here=True)
-    keys = ["fidelity", "optimizers.1", "hypotheses", "budget.evaluations", "objective.flops_weight", "fixed.op1"]
-    for key in (*keys, "data.train", "data.root"):
+def test_every_mistake_of_a_kind_is_reported_at_once() -> None:
+    wrong_types = {"problem": "joint", "budget": {"evaluations": 0}, "objective": {"flops_weight": -1}}
+    message = refusal({**wrong_types, "name": "t", 5: 6, "optimizers": ["randm"]})
+    for key in ("fidelity", "budget.evaluations", "objective.flops_weight", "5"):
         assert f"\n  {key}" in message
-    assert "initial_design" not in message, "budget.evaluations is unknown"
-
-
-def test_a_problem_that_cannot_be_used_hides_nothing_else() -> None:
-    message = refusal({**GOOD, "problem": "nofile.py:svm", "optimizers": ["randm"], "repeats": 0})
-    for key in ("problem = ", "optimizers.0 = ", "repeats = 0"):
+    values = {"optimizers": ["bo-fm", "randm"], "hypotheses": "bohb", "fixed": {"op1": "conv9x9"}}
+    message = refusal({**JOINT, **values, "data": {"validation": 50, "early_validation": 60}})
+    for key in ("optimizers.1", "hypotheses", "fixed.op1", "data.early_validation"):
         assert f"\n  {key}" in message
-    assert "fidelity" not in message
-
-
-def test_an_optimizer_that_competes_twice_is_named_once() -> None:
-    twice = [{"name": "bo-fm"}, {"name": "bo-fm"}]
-    message = refusal({**GOOD, "optimizers": twice, "budget": {"evaluations": 3}, "initial_design": 3})
-    (line,) = (line for line in message.splitlines() if "budget.evaluations = 3" in line)
-    assert line.count("bo-fm") == 1
 
 
 def test_entry_points_of_other_distributions_are_names(
@@ -312,36 +194,3 @@ def test_entry_points_of_other_distributions_are_names(
     for what in ("problems", "optimizers"):
         assert main(["list", what]) == 0
         assert ["added", values[what]] in [line.split() for line in capsys.readouterr().out.splitlines()]
-
-
-STRANGE = """
-class Asks:
-    def __init__(self, space):
-        self.space = space
-
-    def ask(self):
-        return {variable: 0 for variable in self.space.names}
-
-    def tell(self, configuration, objective): ...
-
-
-def make(space, seed, copy: bool = True, json: int = 1, model_dump: int = 2):
-    return Asks(space)
-"""
-
-
-def test_options_may_have_the_names_of_attributes_of_their_schema() -> None:
-    Path("strange.py").write_text(STRANGE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        entry = {"name": "strange", "use": "strange.py:make", "copy": False, "model_dump": 5}
-        config = check_config({**GOOD, "optimizers": [entry]}, "here")
-    assert config.optimizers[0].settings == {"copy": False, "json": 1, "model_dump": 5}
-    entry["copy"] = 3
-    assert "optimizers.0.copy = 3" in refusal({**GOOD, "optimizers": [entry]})
-
-
-def test_no_abstract_class_is_suggested() -> None:
-    message = refusal({**GOOD, "optimizers": [{"name": "x", "use": "optuna:NopeSampler"}]})
-    assert "BaseSampler" not in message
-    assert "Sampler'" in message

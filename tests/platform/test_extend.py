@@ -1,6 +1,5 @@
 """Experiments that grow: what was done stays unchanged, and what is added is what it would have been from the start."""
 
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -11,12 +10,12 @@ from support import begin, journal_dicts
 
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, Ending
+from fmnas.platform.experiment.configuration import extended_config, extension_changes
 from fmnas.platform.experiment.events import DriverWork, Extended
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.replay import Mismatch, replay
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.runner.extension import extended_config, extension_changes
 from fmnas.platform.runner.plan import driver_started
 
 pytestmark = pytest.mark.slow
@@ -27,7 +26,7 @@ Results = Callable[[Path], dict[tuple[str, int], Any]]
 Asks = Callable[[Path], list[tuple[str, str]]]
 
 EVOLUTION = {"name": "regularized-evolution", "population": 4, "tournament": 2}
-QUICK: list[Any] = ["bo-fm", EVOLUTION, "bohb", "random", "cocabo", "casmopolitan", "rounding-gp"]
+QUICK: list[Any] = ["bo-fm", EVOLUTION, "bohb", "random", "cocabo"]
 
 
 def grow(journal: Path, before: Config, after: Config) -> None:
@@ -47,12 +46,7 @@ def by_run(asked: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 GROWTHS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "repeats": ({"repeats": 1}, {"repeats": 2}),
-    "more repeats": (
-        {"optimizers": [EVOLUTION, "bohb", "random"], "repeats": 3},
-        {"optimizers": [EVOLUTION, "bohb", "random"], "repeats": 5},
-    ),
-    "an optimizer": ({"optimizers": QUICK[:1]}, {"optimizers": QUICK}),
-    "an optimizer that comes first": ({"optimizers": ["random"]}, {"optimizers": ["random", "bo-fm"]}),
+    "optimizers": ({"optimizers": QUICK[:1]}, {"optimizers": QUICK}),
     "evaluations": (
         {"optimizers": [EVOLUTION, "bohb", "random", "rounding-gp"]},
         {"optimizers": [EVOLUTION, "bohb", "random", "rounding-gp"], "budget": {"evaluations": 8}},
@@ -83,24 +77,6 @@ def test_an_experiment_that_grew_is_the_one_that_was_so_from_the_start(
     assert by_run(asks(journal)) == by_run(asks(other))
     assert results(journal) == results(other)
     assert len(results(journal)) > sum(b'"finished"' in line for line in first.splitlines())
-
-
-def test_the_runs_that_are_added_are_paired_with_those_there(
-    tmp_path: Path, drive: Drive, configured: Configured, results: Results
-) -> None:
-    before, after = (
-        configured(optimizers=entries, repeats=2) for entries in (["random"], ["random", "bo-fm", EVOLUTION])
-    )
-    drive(before, tmp_path / "j")
-    grow(tmp_path / "j", before, after)
-    _, state, _ = drive(after, tmp_path / "j")
-    objectives = results(tmp_path / "j")
-    for repeat in (0, 1):
-        names = [f"{name}/repeat-{repeat}" for name in ("random", "bo-fm", "regularized-evolution")]
-        for trial in range(3):
-            assert len({objectives[name, trial] for name in names}) == 1
-        for trial in range(5):
-            assert len({state.ledger.runs[name].seeds[trial] for name in names}) == 1
 
 
 @pytest.mark.parametrize(
@@ -135,7 +111,7 @@ def test_it_is_resumed_after_any_record(
     whole, objectives, lines = by_run(asks(journal)), results(journal), journal.read_bytes().splitlines(keepends=True)
     events = [record["event"] for record in journal_dicts(journal)]
     assert 10 < events.index("extended") < len(events) - 10
-    for cut in range(0, len(lines), 1 if concurrency == 1 else 5):
+    for cut in range(0, len(lines), 3 if concurrency == 1 else 5):
         again = tmp_path / f"cut-{cut}"
         again.write_bytes(b"".join(lines[:cut]))
         if not cut:
@@ -148,7 +124,7 @@ def test_it_is_resumed_after_any_record(
         if concurrency == 1:
             assert by_run(asks(again)) == whole
             assert results(again) == objectives
-        if cut % 9 == 0:
+        if cut % 3 == 0:
             assert not differences(again, before, after)
 
 
@@ -158,40 +134,16 @@ def differences(journal: Path, *stages: Config) -> list[Mismatch]:
     return replay(read_journal(journal), experiments)[1]
 
 
-@pytest.mark.parametrize(("name", "share"), [("cocabo", 1.0), ("cocabo", 0.5)])
 def test_an_optimizer_with_two_budgets_is_replayed_to_the_last_number(
-    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, name: str, share: float
+    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks
 ) -> None:
-    """Finished or not when it was extended; and it is not a run that knew the larger budget from the start."""
-    before, middle, after = (configured(optimizers=[name], budget={"evaluations": n}) for n in (30, 34, 60))
+    """And it is not a run that knew the larger budget from the start."""
+    before, after = (configured(optimizers=["cocabo"], budget={"evaluations": n}) for n in (30, 60))
     journal = tmp_path / "j"
     drive(before, journal)
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[: int(share * len(lines))]))
-    grow(journal, before, middle)
-    drive(middle, journal)
-    grow(journal, middle, after)
+    grow(journal, before, after)
     drive(after, journal)
-    assert differences(journal, before, middle, after) == []
-    if share == 1.0:
-        drive(after, tmp_path / "whole")
-        assert differences(journal, after, after, after) != []
-        assert by_run(asks(journal)) != by_run(asks(tmp_path / "whole"))
-
-
-def test_a_change_is_found_before_and_after_an_extension(
-    tmp_path: Path, drive: Drive, configured: Configured, forge: Callable[[Path, Callable[[str], str]], None]
-) -> None:
-    before, after = (configured(optimizers=["bo-fm"], repeats=n) for n in (1, 2))
-    drive(before, tmp_path / "j")
-    grow(tmp_path / "j", before, after)
-    drive(after, tmp_path / "j")
-    for run in ("bo-fm/repeat-0", "bo-fm/repeat-1"):
-        asked = [r for r in journal_dicts(tmp_path / "j") if r["event"] == "asked" and r["run"] == run]
-        last = json.dumps(asked[-1]["trial"]["configuration"], separators=(",", ":"))
-        moved = json.dumps(asked[-1]["trial"]["configuration"] | {"x1": 0.123}, separators=(",", ":"))
-        copy = tmp_path / run.replace("/", "-")
-        copy.write_bytes((tmp_path / "j").read_bytes())
-        forge(copy, lambda text, last=last, moved=moved: text.replace(last, moved))  # type: ignore[misc]
-        (difference,) = differences(copy, before, after)
-        assert (difference.run, difference.trial, list(difference.changes)) == (run, 4, ["configuration.x1"])
+    assert differences(journal, before, after) == []
+    drive(after, tmp_path / "whole")
+    assert differences(journal, after, after) != []
+    assert by_run(asks(journal)) != by_run(asks(tmp_path / "whole"))

@@ -4,13 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import ALL_PAIRS, Config
-from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import read_state
 from fmnas.platform.report.merge import _merge_hypotheses
@@ -27,11 +24,6 @@ def config(optimizers: list[str], hypotheses: str = ALL_PAIRS) -> Config:
 
 def test_all_pairs_have_one_name() -> None:
     assert ALL_PAIRS == ALL == config(["random"]).hypotheses
-
-
-def test_an_optimizer_that_does_not_compete_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hypotheses = 'bohb': .*bo-fm, random"):
-        config(["bo-fm", "random"], "bohb")
 
 
 def planned_hypotheses(out: Path) -> str:

@@ -48,6 +48,8 @@ CASES = [
     Case("cocabo", "mix", "learned", 9),
     Case("cocabo", "mix", 0.9, 9),
     Case("cocabo", "mix", 1, 9),
+    Case("hybo", "samples", 2, 8, (("max_order", 1),)),
+    Case("hybo", "max_order", 2, 8, (("samples", 1),)),
     Case("mivabo", "search", "dual", 9),
     Case("mivabo", "search", "annealing", 13, (("annealing_steps", 500),)),
     Case("mivabo", "features", 5, 13),

@@ -15,7 +15,6 @@ from support import write_journal
 
 from fmnas.api import load_run
 from fmnas.platform.cli import main
-from fmnas.platform.experiment.configuration import current_tracking
 from fmnas.platform.experiment.events import Begun, Extended
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.run_directory import RunDirectory
@@ -130,9 +129,7 @@ def test_a_report_is_the_same_without_the_files_that_were_named(
     capsys.readouterr()
     for command in ("resume", "replay", "retrain"):
         assert main([command, "out"]) == 2
-        message = capsys.readouterr().err
-        assert ".py" in message
-        assert "version" not in message
+        assert ".py" in capsys.readouterr().err
     assert main(["extend", "out", "-o", "repeats=2"]) == 2
     assert ".py" in capsys.readouterr().err
 
@@ -231,10 +228,8 @@ def test_reading_a_directory_of_somebody_else_runs_none_of_its_code(
     for command in (["report", "forged"], ["report", "forged", "--out", "there"], ["sync", "forged"]):
         assert main(command) in (0, 2)
     assert main(["status", "forged"]) == 0
-    current = RunDirectory(Path("forged"))
-    for read in (lambda: load_run("forged"), lambda: current_tracking(current)):
-        with suppress(FmnasError):  # a message is as good as an answer
-            read()
+    with suppress(FmnasError):  # a message is as good as an answer
+        load_run("forged")
     assert run("new", optimizers=[{"name": "random", "warm_start": "forged"}], budget={"evaluations": 9}) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert not marker.exists()

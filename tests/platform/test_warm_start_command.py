@@ -15,8 +15,8 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, FmnasError
-from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
-from fmnas.search_spaces import Nominal, Real
+from fmnas.platform.runner.warm_start import load_warm_starts
+from fmnas.search_spaces import Nominal
 from fmnas.search_spaces.records import WARM_START
 
 EVOLUTION = "{name: regularized-evolution, population: 4, tournament: 2"
@@ -174,14 +174,8 @@ def test_whose_trials_are_meant(earlier: Path) -> None:
             str(earlier),
             [5, 5],
         )
-    assert f"{earlier}:LABEL: random, e" in load_refused(warm(earlier))
-    assert "Did you mean 'random'?" in load_refused(warm(f"{earlier}:randon"))
-
-
-def test_a_colon_before_a_slash_does_not_start_a_label(earlier: Path, tmp_path: Path) -> None:
-    source = Path(shutil.copytree(earlier, tmp_path / "a:b"))
-    ((_, data),) = load_warm_starts(make_config(warm(f"{source}/", "e"))).items()
-    assert data.label == "e"
+    for entry in (warm(earlier), warm(f"{earlier}:randon")):
+        assert f"write {earlier}:LABEL, one of random, e" in load_refused(entry)
 
 
 @pytest.mark.parametrize(
@@ -191,29 +185,12 @@ def test_a_colon_before_a_slash_does_not_start_a_label(earlier: Path, tmp_path: 
         ({"seeds": 3}, "seeds = 3 and 4"),
         ({"fidelity": {"epochs": 2}}, r"fidelity\.epochs = 2 and 3"),
         ({"fixed": {"h1": 2}}, r"fixed\.h1 = 2 and null"),
-        ({"budget": {"evaluations": 5}}, r"budget\.evaluations = 5"),
-        ({"repeats": 3}, "has 2 repeats, and here are 3"),
-        ({"budget": {"evaluations": 5}}, "repeat 0 of e in .* has 5 trials.*evaluations = 5"),
-        ({"budget": {"evaluations": 6, "seconds": 1e-9}}, "budget.seconds = 1e-09"),
+        ({"repeats": 3}, "repeat 2 of e in .* has 0 finished trials"),
+        ({"budget": {"evaluations": 5}}, "repeat 0 of e in .* has 5 finished trials .*evaluations = 5"),
     ],
 )
 def test_what_cannot_be_is_refused(earlier: Path, changes: dict[str, Any], said: str) -> None:
     assert re.search(said, load_refused(warm(f"{earlier}:e"), **changes))
-
-
-def test_what_may_differ(earlier: Path) -> None:
-    """A larger budget, another seed, another design: what an objective is stays the same."""
-    changes = {"seed": 5, "initial_design": 9, "on_failure": "skip", "repeats": 1, "budget": {"evaluations": 50}}
-    assert len(load_warm_starts(make_config(warm(f"{earlier}:e"), **changes))["w"].trials) == 1
-
-
-def test_no_directory_and_a_damaged_one(earlier: Path, tmp_path: Path) -> None:
-    assert "journal.jsonl is missing" in load_refused(warm(tmp_path / "nowhere"))
-    source = Path(shutil.copytree(earlier, tmp_path / "source"))
-    journal = source / "journal.jsonl"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join([*lines[:5], lines[5].replace(b"1", b"2"), *lines[6:]]))
-    assert "line 6: checksum" in load_refused(warm(f"{source}:e"))
 
 
 def test_one_that_is_still_going_on_counts_as_far_as_it_is(earlier: Path, tmp_path: Path) -> None:
@@ -227,7 +204,7 @@ def test_one_that_is_still_going_on_counts_as_far_as_it_is(earlier: Path, tmp_pa
     assert all(data.trials)
     journal.write_bytes(b"".join(lines[: done[0]]))
     assert "repeat 0 of e in" in load_refused(warm(f"{source}:e"))
-    assert "has no finished trial of 3 epochs" in load_refused(warm(f"{source}:e"))
+    assert "has 0 finished trials of 3 epochs" in load_refused(warm(f"{source}:e"))
 
 
 def test_only_full_trials_count(tmp_path: Path) -> None:
@@ -239,46 +216,6 @@ def test_only_full_trials_count(tmp_path: Path) -> None:
     assert 0 < len(loaded) < len(table)
     asked = [record["trial"] for record in journal_dicts(source / "journal.jsonl") if record["event"] == "asked"]
     assert [trial.seed for trial in loaded] == [asked[trial.number]["seed"] for trial in loaded]
-
-
-def test_other_data_are_refused(earlier: Path) -> None:
-    data = load_warm_starts(make_config(warm(f"{earlier}:e")))
-    check_warm_start_data(data, "abc")  # the problem has none
-    theirs = {"w": type(data["w"])(**{**vars(data["w"]), "data": "def"})}
-    with pytest.raises(ConfigError, match="SHA-256 def, here abc"):
-        check_warm_start_data(theirs, "abc")
-
-
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ({"name": "bohb", "warm_start": "runs/a"}, "optimizers.0.warm_start = 'runs/a'"),
-        ({"name": "bo-fm", "warm_start": ""}, "optimizers.0.warm_start = ''"),
-        ({"name": "bo-fm", "warm_start": "a\0b"}, "optimizers.0.warm_start = "),
-        ({"name": "bo-fm", "warm_start": 3}, "optimizers.0.warm_start = 3"),
-        ({"name": "bo-fm", "warmstart": "a"}, "Did you mean 'warm_start'?"),
-    ],
-)
-def test_a_key_that_makes_no_sense_is_refused(entry: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_config(entry)
-    assert said in str(caught.value)
-
-
-def test_nobody_is_refused_for_a_design_that_is_not_played(earlier: Path) -> None:
-    assert make_config(warm(earlier), initial_design=10).optimizers[0].warm_start == str(earlier)
-    with pytest.raises(ConfigError, match=r"budget\.evaluations = .*initial_design = 10"):
-        make_config("bo-fm", initial_design=10)
-
-
-def test_config_and_list_say_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "smoke", "-o", "optimizers=[random, {name: bo-fm, warm_start: runs/a}]"]) == 0
-    printed = capsys.readouterr().out
-    assert "warm_start: runs/a" in printed
-    assert "# Not trained of these: the trials that bo-fm begins with (warm_start), which are charged" in printed
-    assert main(["list", "optimizers", "--options"]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert [name for name, line in lines.items() if "no warm_start" in line] == ["bohb"]
 
 
 def test_repeats_that_know_the_same_are_not_put_together(
@@ -307,19 +244,5 @@ def test_a_configuration_that_came_twice_counts_once_the_first(tmp_path: Path) -
     result = minimize(noisy, space, evaluations=3, optimizer="random", warm_start=str(tmp_path / "a")).trials
     assert list(result["objective"])[:2] == firsts
     assert list(result["origin"]) == [WARM_START, WARM_START, "random"]
-
-
-def test_a_function_minimised_from_python_begins_with_an_earlier_call(tmp_path: Path) -> None:
-    def bowl(configuration: dict[str, float]) -> float:
-        calls.append(configuration["x"])
-        return configuration["x"] ** 2
-
-    calls: list[float] = []
-    space = [Real("x", -1.0, 1.0)]
-    minimize(bowl, space, evaluations=4, optimizer="random", out=tmp_path / "a")
-    first = list(calls)
-    result = minimize(bowl, space, evaluations=6, optimizer="random", seed=1, warm_start=str(tmp_path / "a"))
-    assert list(result.trials["x"])[:4] == first
-    assert len(calls) == 6
     with pytest.raises(FmnasError, match="space = "):
-        minimize(bowl, [Real("x", -2.0, 2.0)], evaluations=6, warm_start=str(tmp_path / "a"))
+        minimize(noisy, [Nominal("k", ["a", "c"])], evaluations=3, warm_start=str(tmp_path / "a"))

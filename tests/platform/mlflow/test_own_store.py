@@ -17,8 +17,8 @@ import pytest
 from mlflow import MlflowClient
 
 from fmnas.platform.cli import main
+from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
-from fmnas.platform.config.uri import with_absolute_uri
 from fmnas.platform.mlflow.client import prepare_own_store
 
 pytestmark = [pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning"), pytest.mark.slow]
@@ -149,7 +149,11 @@ def test_a_directory_with_any_other_name_has_its_store(tmp_path: Path, quick_sto
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
 
 
-def test_a_relative_store_is_the_same_wherever_one_resumes(tmp_path: Path, configured: Callable[..., Config]) -> None:
-    config = with_absolute_uri(configured(tracking={"uri": "sqlite:///mlflow.db?timeout=30"}), tmp_path)
+def test_a_relative_store_is_the_same_wherever_one_resumes(
+    tmp_path: Path, configured: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = configured(tracking={"uri": "sqlite:///mlflow.db?timeout=30"})
     assert config.tracking.uri == f"sqlite:///{tmp_path}/mlflow.db?timeout=30"
-    assert with_absolute_uri(config, tmp_path / "elsewhere") == config
+    monkeypatch.chdir("/")
+    assert check_config(config.model_dump(mode="json"), "here") == config

@@ -1,0 +1,271 @@
+"""HyBO's Gaussian process: a sum of products of base kernels over all subsets of variables, sampled, not fitted.
+
+| symbol | shape | meaning |
+|---|---|---|
+| D, P, N | | continuous and discrete variables; N = D + P |
+| R | | the largest number of variables in a product |
+| n, m | | observations; other points |
+| z | [N, ...] | base kernels of pairs of points: of discrete variables, then of continuous ones |
+| e | [R, ...] | elementary symmetric polynomials of z: e_r is the sum of all products of r base kernels |
+| w | [R] | weight of each order |
+
+    k(x, x') = amplitude sum_r w_r e_r(z(x, x'))
+
+A base kernel is 1 for equal values. For other values it is that of a diffusion on the complete graph of n values,
+(1 - exp(-beta n)) / (1 + (n - 1) exp(-beta n)); of continuous values that lie dx apart in the unit cube it is
+exp(-(2 dx)^2 / 2 exp(4 q)). The polynomials come from e_r += z_i e_{r-1}, variable by variable: the same numbers as by
+the Newton-Girard identities, without their cancellation. k is linear in each z_i, which gives the kernel at all graph
+neighbours of a point from one forward and one backward pass.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.slice_sampling import slice_sample
+
+LOWEST, HIGHEST, HIGHEST_WEIGHT = -12.0, math.log(1e4), math.log(100.0)
+"""Bounds of logarithms: of all, of amplitude and noise, of beta and weights."""
+NUGGET = 1e-6
+"""Added to the diagonal of the kernel, times the amplitude."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A sample. mean: of the process. All others but q are logarithms: beta [P], q [D], weights [R]."""
+
+    mean: float
+    amplitude: float
+    noise: float
+    beta: tuple[float, ...]
+    q: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def initial(cls, y: Tensor, discrete: int, continuous: int, orders: int) -> "Parameters":
+        """Return where a chain begins, for objectives y [n]."""
+        variance = float(y.var())
+        start = (0.0,) * discrete, (0.0,) * continuous, (0.0,) * orders
+        return cls(float(y.mean()), math.log(0.5 * variance), math.log(1e-3 * variance), *start)
+
+    def to_tuple(self) -> tuple[float, ...]:
+        """Return all numbers, e.g. for a trial's memo."""
+        return (self.mean, self.amplitude, self.noise, *self.beta, *self.q, *self.weights)
+
+    @classmethod
+    def from_tuple(cls, values: Sequence[float], discrete: int, continuous: int) -> "Parameters":
+        """Return the parameters of `to_tuple`."""
+        mean, amplitude, noise, *rest = values
+        ends = discrete, discrete + continuous
+        return cls(
+            mean, amplitude, noise, tuple(rest[: ends[0]]), tuple(rest[ends[0] : ends[1]]), tuple(rest[ends[1] :])
+        )
+
+
+@dataclass(frozen=True)
+class AdditiveKernel:
+    """The kernel without its amplitude. sizes: values of each discrete variable. orders: R."""
+
+    sizes: tuple[int, ...]
+    orders: int
+
+    def base_kernels(self, parameters: Parameters, first: Points, second: Points) -> Tensor:
+        """Return z [N, ...] for points whose rows broadcast: C [..., D] and V [..., P]."""
+        z = [
+            self.discrete_kernel(p, parameters.beta[p], first.V[..., p] == second.V[..., p])
+            for p in range(len(self.sizes))
+        ]
+        z += [continuous_kernel(q, (first.C[..., d] - second.C[..., d]).square()) for d, q in enumerate(parameters.q)]
+        return torch.stack(z)
+
+    def discrete_kernel(self, p: int, beta: float, equal: Tensor) -> Tensor:
+        """Return the base kernel of a discrete variable: 1 where `equal`."""
+        decay = math.exp(-math.exp(beta) * self.sizes[p])
+        different = (1.0 - decay) / (1.0 + (self.sizes[p] - 1) * decay)
+        return different + (1.0 - different) * equal.double()
+
+    def polynomials(self, z: Tensor, e: Tensor | None = None) -> Tensor:
+        """Return e [R + 1, ...], with e_0 = 1, of base kernels z [N, ...]. e: of other variables, to continue from."""
+        if e is None:
+            e = torch.ones(1, *z.shape[1:], dtype=torch.float64)
+        for factor in z:  # after i variables there are products of at most i
+            zero = torch.zeros_like(factor)[None]
+            e = (torch.cat([e, zero]) + torch.cat([zero, factor * e]))[: self.orders + 1]
+        missing = self.orders + 1 - len(e)
+        return torch.cat([e, torch.zeros(missing, *e.shape[1:], dtype=torch.float64)]) if missing else e
+
+    def value(self, z: Tensor, parameters: Parameters) -> Tensor:
+        """Return the kernel of base kernels z [N, ...]."""
+        return torch.tensordot(self._weights(parameters), self.polynomials(z)[1:], dims=1)
+
+    def value_and_slopes(self, z: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
+        """Return (kernel [...], its derivatives by each base kernel [N, ...])."""
+        z = z.clone().requires_grad_()
+        value = self.value(z, parameters)
+        (slopes,) = torch.autograd.grad(value.sum(), z)
+        return value.detach(), slopes
+
+    def diagonal(self, parameters: Parameters) -> float:
+        """Return the kernel of a point with itself."""
+        count = len(self.sizes) + len(parameters.q)
+        return sum(math.exp(w) * math.comb(count, r) for r, w in enumerate(parameters.weights, start=1))
+
+    def _weights(self, parameters: Parameters) -> Tensor:
+        return torch.tensor(parameters.weights, dtype=torch.float64).exp()
+
+
+def continuous_kernel(q: float, squared: Tensor) -> Tensor:
+    """Return the base kernel of a continuous variable, of squared distances in the unit cube."""
+    return torch.exp(squared * (-2.0 * math.exp(-4.0 * q)))
+
+
+class Sampler:
+    """A Markov chain over the parameters, given observations at points [n] with objectives y [n]."""
+
+    def __init__(self, kernel: AdditiveKernel, points: Points, y: Tensor) -> None:
+        self._kernel, self._points, self._y = kernel, points, y
+        n = len(points)
+        self._i, self._j = torch.tril_indices(n, n)
+        self._equal = points.V[self._i] == points.V[self._j]
+        self._squared = (points.C[self._i] - points.C[self._j]).square()
+
+    def sweep(self, parameters: Parameters, rng: np.random.Generator) -> Parameters:
+        """Sample each parameter once: mean, amplitude, noise, then all others in random order."""
+        first, second = self._points.select(self._i), self._points.select(self._j)
+        z = self._kernel.base_kernels(parameters, first, second)
+        e = self._kernel.polynomials(z)[1:]
+        parameters = self._sample_scales(parameters, self._combine(parameters.weights, e), rng)
+        coordinates = [
+            *(("beta", p) for p in range(len(parameters.beta))),
+            *(("q", d) for d in range(len(parameters.q))),
+            *(("weights", r) for r in range(len(parameters.weights))),
+        ]
+        for index in rng.permutation(len(coordinates)):
+            name, place = coordinates[index]
+            if name == "weights":
+                parameters = self._sample_weight(parameters, e, place, rng)
+            else:
+                parameters, e = self._sample_base(parameters, z, name, place, rng)
+        return parameters
+
+    def log_likelihood(self, parameters: Parameters, gram: Tensor) -> float:
+        """Return the log density of y, up to a constant. gram: the lower triangle of the kernel's matrix."""
+        n, amplitude = len(self._y), math.exp(parameters.amplitude)
+        K = torch.zeros(n, n, dtype=torch.float64)
+        K[self._i, self._j] = amplitude * gram
+        K.diagonal().add_(amplitude * NUGGET + math.exp(parameters.noise))
+        L, failed = torch.linalg.cholesky_ex(K)
+        if failed:
+            return -math.inf
+        residual = torch.linalg.solve_triangular(L, (self._y - parameters.mean)[:, None], upper=False)
+        return float(-0.5 * residual.square().sum() - L.diagonal().log().sum())
+
+    def _sample_scales(self, parameters: Parameters, gram: Tensor, rng: np.random.Generator) -> Parameters:
+        low, high = float(self._y.min()), float(self._y.max())
+        extremes = math.log(float(gram.max())), math.log(max(float(gram.min()), 1e-300))
+        variance = math.log(float(self._y.var()))
+        priors: dict[str, Callable[[float], float]] = {
+            "mean": lambda x: log_prior_mean(x, low, high),
+            "amplitude": lambda x: log_prior_amplitude(x, variance - extremes[0], variance - extremes[1]),
+            "noise": log_prior_noise,
+        }
+        for name, prior in priors.items():
+            parameters = self._sample(parameters, name, None, prior, lambda _, changed: (changed, gram), rng)[0]
+        return parameters
+
+    def _sample_weight(self, parameters: Parameters, e: Tensor, place: int, rng: np.random.Generator) -> Parameters:
+        def change(_: float, changed: Parameters) -> tuple[Parameters, Tensor]:
+            return changed, self._combine(changed.weights, e)
+
+        return self._sample(parameters, "weights", place, log_prior_shape, change, rng)[0]
+
+    def _sample_base(
+        self, parameters: Parameters, z: Tensor, name: str, place: int, rng: np.random.Generator
+    ) -> tuple[Parameters, Tensor]:
+        """Sample the parameter of one base kernel, which changes its row of z; return the new polynomials, too."""
+        row = place if name == "beta" else len(self._kernel.sizes) + place
+        others = self._kernel.polynomials(torch.cat([z[:row], z[row + 1 :]]))
+        constant = self._combine(parameters.weights, others[1:])
+        slope = self._combine(parameters.weights, others[:-1])
+
+        def factor(x: float) -> Tensor:
+            if name == "beta":
+                return self._kernel.discrete_kernel(place, x, self._equal[:, place])
+            return continuous_kernel(x, self._squared[:, place])
+
+        def change(x: float, changed: Parameters) -> tuple[Parameters, Tensor]:
+            return changed, constant + factor(x) * slope
+
+        prior = log_prior_shape if name == "beta" else log_prior_length
+        parameters, x = self._sample(parameters, name, place, prior, change, rng)
+        z[row] = factor(x)
+        return parameters, others[1:] + z[row] * others[:-1]
+
+    def _sample(
+        self,
+        parameters: Parameters,
+        name: str,
+        place: int | None,
+        prior: Callable[[float], float],
+        change: Callable[[float, Parameters], tuple[Parameters, Tensor]],
+        rng: np.random.Generator,
+    ) -> tuple[Parameters, float]:
+        """Sample one number; change: its value and the changed parameters -> these and the kernel's matrix."""
+
+        def at(x: float) -> Parameters:
+            values: Any = getattr(parameters, name)
+            changed: dict[str, Any] = {name: x if place is None else (*values[:place], x, *values[place + 1 :])}
+            return replace(parameters, **changed)
+
+        def log_density(x: float) -> float:
+            density = prior(x)
+            return density if density == -math.inf else density + self.log_likelihood(*change(x, at(x)))
+
+        current = getattr(parameters, name) if place is None else getattr(parameters, name)[place]
+        x = slice_sample(log_density, current, _width(name, self._y), rng)
+        return at(x), x
+
+    @staticmethod
+    def _combine(weights: Sequence[float], e: Tensor) -> Tensor:
+        return torch.tensordot(torch.tensor(weights, dtype=torch.float64).exp(), e, dims=1)
+
+
+def _width(name: str, y: Tensor) -> float:
+    return {"mean": 0.5 * float(y.max() - y.min()), "q": 0.5}.get(name, 1.0)
+
+
+def log_prior_mean(x: float, low: float, high: float) -> float:
+    """A normal around the middle of the objectives, with a quarter of their range as deviation, cut at both ends."""
+    deviation = 0.25 * (high - low)
+    if not low <= x <= high:
+        return -math.inf
+    return -0.5 * ((x - 0.5 * (low + high)) / deviation) ** 2 - math.log(deviation)
+
+
+def log_prior_amplitude(x: float, low: float, high: float) -> float:
+    """A normal with two deviations to each side from low = log(var y / max k) to high = log(var y / min k)."""
+    if not LOWEST <= x <= HIGHEST:
+        return -math.inf
+    deviation = max(0.25 * (high - low), 1e-6)
+    return -0.5 * ((x - 0.5 * (low + high)) / deviation) ** 2 - math.log(deviation)
+
+
+def log_prior_noise(x: float) -> float:
+    """A horseshoe of scale 0.1 on the variance exp(x)."""
+    return math.log(math.log1p((0.1 / math.exp(x)) ** 2)) if LOWEST <= x <= HIGHEST else -math.inf
+
+
+def log_prior_shape(x: float) -> float:
+    """A horseshoe-like density of exp(x): a beta, or the weight of an order."""
+    return math.log(math.log1p(2.0 / (math.exp(x) / 5.0) ** 2)) if LOWEST <= x <= HIGHEST_WEIGHT else -math.inf
+
+
+def log_prior_length(x: float) -> float:
+    """Uniform on [0, 2]."""
+    return 0.0 if 0.0 <= x <= 2.0 else -math.inf
