@@ -1,20 +1,25 @@
-"""Checks of a configuration beyond its schema: between keys, and with its problem.
+"""Checks of a configuration beyond its schema: between keys, with its problem, and on this machine.
 
-A check yields a line for each thing that is wrong. What the machine lacks, such as data or a GPU, is found by who uses
-it: a run directory can be read elsewhere.
+A check yields a line for each thing that is wrong. The machine's checks are for a new experiment: a run directory can
+be read where its data, its MLflow store and its GPU are missing.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import ValidationError
 
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.config.errors import format_errors, format_unknown, format_value
-from fmnas.platform.config.schema import ALL_PAIRS, AUTHORS, Config, DataConfig
+from fmnas.platform.config.schema import ALL_PAIRS, AUTHORS, IN_PROCESS, Config, DataConfig, WorkersConfig
+from fmnas.platform.config.uri import TrackingError, check_uri
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.problems import ProblemEntry
+from fmnas.platform.problems import ProblemEntry, is_user_defined
 from fmnas.platform.registry import OPTIMIZERS, find_plugins
 from fmnas.search_spaces.subspace import fixed_value_errors
+
+DATA_SIZES = {"fashion_mnist": 60_000, "digits": 1_797}
+"""Images for training and validation of each data set whose size is known before it is loaded."""
 
 
 def _check_labels(config: Config, _: ProblemEntry) -> Iterator[str]:
@@ -110,3 +115,43 @@ CHECKS: Sequence[Callable[[Config, ProblemEntry], Iterator[str]]] = (
     _check_problem_keys,
     _check_epochs,
 )
+
+
+def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:
+    """Check that this machine has what a run needs. config: resolved."""
+    data, root, workers = config.data, config.data.root, config.workers
+    size = DATA_SIZES.get(data.name or "")
+    if size is not None and (data.train or 0) + (data.validation or 0) > size:
+        images = f"{data.name} has {size:,} images for both"
+        yield f"data.train = {data.train}, data.validation = {data.validation}: {images}; reduce one of them"
+    if root is not None and "root" in entry.configurable.data and not os.path.exists(root):
+        yield f"data.root = {format_value(root)}: no such file or folder on this machine"
+    if config.tracking.enabled and config.tracking.uri is not None:
+        try:
+            check_uri(config.tracking.uri)
+        except TrackingError as error:
+            yield str(error)
+    if workers.kind == IN_PROCESS and workers.gpus:
+        import torch
+
+        if not torch.cuda.is_available():
+            yield (
+                f"workers.gpus = {workers.gpus:g}: this process has no GPU, and workers.kind = {IN_PROCESS} trains in "
+                "it; leave workers.gpus out, or set workers.kind to ray"
+            )
+
+
+def find_ineffective_keys(config: Config, entry: ProblemEntry) -> Iterator[str]:
+    """Yield each value that was set and has no effect, and why. config: resolved."""
+    if config.workers.kind == IN_PROCESS:
+        fields, values = WorkersConfig.model_fields, vars(config.workers)
+        keys = [f"workers.{key}" for key in ("count", "cpus", "attempts") if values[key] != fields[key].default]
+        keys += [f"optimizers.{i}.concurrency" for i, other in enumerate(config.optimizers) if other.concurrency > 1]
+        if keys:
+            yield f"{', '.join(keys)}: workers.kind = {IN_PROCESS} runs one trial at a time here"
+    is_set = config.seeds != Config.model_fields["seeds"].default and not is_user_defined(entry.name)
+    if is_set and not entry.problem().seeds:
+        yield f"seeds = {config.seeds}: an evaluation of {config.problem} has no seeds to average"
+    tracking = [f"tracking.{key}" for key in ("uri", "experiment") if getattr(config.tracking, key) is not None]
+    if tracking and not config.tracking.enabled:
+        yield f"{', '.join(tracking)}: tracking.enabled = false"

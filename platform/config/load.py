@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fmnas.platform.config.checks import CHECKS
+from fmnas.platform.config.checks import CHECKS, check_machine, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
 from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, Config
 from fmnas.platform.config.source import apply_override, parse_yaml, read_source
@@ -23,8 +23,9 @@ def load_config(
 ) -> Config:
     """The configuration of a new experiment, from a file or by the name of a shipped one.
 
-    overrides: each `key=value`, or `key+=value` to append to a list. report: called with a line about values that were
-    dropped because an override makes them meaningless. address: of the Ray cluster to use, if any.
+    overrides: each `key=value`, or `key+=value` to append to a list. report: called with a line about values that an
+    override makes meaningless, which were dropped, and one about each value without effect. address: of the Ray
+    cluster to use, if any.
 
     Raises ConfigError that names every wrong key, its value and what is allowed.
     """
@@ -40,7 +41,14 @@ def load_config(
     workers = data.get("workers", {})
     if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
         data["workers"] = {**workers, "kind": RAY}
-    return check_config(data, str(path))
+    config = check_config(data, str(path))
+    entry = find_problem(config.problem)
+    assert entry is not None, "it was checked"
+    if problems := list(check_machine(config, entry)):
+        raise ConfigError(format_problems(str(path), problems, EDIT_HINT))
+    for line in find_ineffective_keys(config, entry):
+        report(f"without effect: {line}")
+    return config
 
 
 def _drop_meaningless_values(data: dict[str, Any], labels: Sequence[Any], overridden: set[str]) -> list[str]:

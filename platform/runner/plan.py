@@ -37,8 +37,10 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
 from fmnas.platform.experiment.provenance import (
+    DATA_HASH,
     changed_files,
     check_same_data,
+    describe_data,
     user_file_hashes,
 )
 from fmnas.platform.experiment.run_directory import RunDirectory
@@ -46,7 +48,7 @@ from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
 from fmnas.platform.runner.driver import JobSource, RunContext
 from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
-from fmnas.platform.runner.warm_start import load_warm_starts
+from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.trainers.checkpoints import Checkpoints
@@ -73,9 +75,14 @@ class Plan:
     work: DriverWork = DriverWork.EXPERIMENT
 
     def load_data(self, directory: RunDirectory) -> Data | None:
-        """Return the data. Raises RunDirectoryError if they have changed since the experiment was begun."""
+        """Return the data.
+
+        Raises RunDirectoryError if they have changed since the experiment was begun, and ConfigError if an earlier
+        experiment from which an optimizer starts used other data.
+        """
         data = self.load()
         check_same_data(data, directory)
+        check_warm_start_data(self.state.experiment.warm_starts, describe_data(data).get(DATA_HASH, ""))
         return data
 
     def open_pool(

@@ -46,6 +46,16 @@ def load_warm_starts(
     return warm_starts
 
 
+def check_warm_start_data(warm_starts: Mapping[str, WarmStartData], digest: str) -> None:
+    """Raise ConfigError if an earlier experiment used other user-provided data. digest: SHA-256 of these, or empty."""
+    for label, source in warm_starts.items():
+        if source.data and digest and source.data != digest:
+            raise ConfigError(
+                f"{label}: warm_start: {source.directory} was run with other data (SHA-256 {source.data}, here "
+                f"{digest}): use the same data, or remove warm_start"
+            )
+
+
 def _load(config: Config, own_label: str, reference: str, existing: WarmStartData | None) -> WarmStartData:
     """Return what an optimizer begins with; in the existing repeats, if any, as it did before.
 
@@ -63,9 +73,8 @@ def _load(config: Config, own_label: str, reference: str, existing: WarmStartDat
     if existing is not None and (existing.experiment, existing.label) != (ledger.id, label):
         raise ConfigError(f"{name} is not the experiment that {own_label} was warm-started from: restore it")
     space = problem(config.problem, config.problem_settings).space
-    settings = {"data.root": config.data.root, **objective_settings(config, space)}
     theirs = objective_settings(state.config, state.experiment.problem.space)
-    differences = list(format_differences(settings, {"data.root": state.config.data.root, **theirs}))
+    differences = list(format_differences(objective_settings(config, space), theirs))
     if differences:
         raise ConfigError(f"{name} has a different objective: {'; '.join(differences)}: make them equal")
     trials, finished = list(existing.trials if existing else ()), _finished_trials(ledger, label)

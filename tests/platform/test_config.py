@@ -255,7 +255,7 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
 
     def launch(config: Config, directory: RunDirectory, *context: object, **more: object) -> Any:
         reached.append(directory)
-        small = [entry for entry in config.optimizers if entry.options.get("population", 0) < 10**4]
+        small = [e for e in config.optimizers if e.options.get("population", 0) < 10**4 and e.warm_start is None]
         runs = config.model_copy(update={"repeats": min(config.repeats, 2), "optimizers": small})
         if small and config.initial_points < 10**4:
             build_experiment(runs)

@@ -158,12 +158,47 @@ def test_an_address_or_a_custom_problem_means_ray() -> None:
     assert (own.workers.kind, said) == ("ray", [])
 
 
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["workers.kind=in-process", "workers.count=4"], "workers.count"),
+        (["workers.kind=in-process", "workers.attempts=7"], "workers.attempts"),
+        (["workers.kind=in-process", "optimizers.1.concurrency=8"], "optimizers.1.concurrency"),
+        (["seeds=3"], "seeds = 3"),
+        (["tracking.enabled=false", "tracking.experiment=mine"], "tracking.experiment"),
+    ],
+)
+def test_a_key_without_effect_is_said(overrides: list[str], key: str) -> None:
+    _, (line,) = load_with_messages("func2c", *overrides)
+    assert key in line
+
+
 @pytest.mark.parametrize("name", ["func2c", "quickstart"])
 def test_nothing_is_said_of_a_shipped_configuration(name: str) -> None:
     assert load_with_messages(name)[1] == []
 
 
 JOINT = {**GOOD, "problem": "joint", "fidelity": {"epochs": 1}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"data": {"name": "digits", "train": 1200, "validation": 600}}, "data.train = 1200"),
+        ({"data": {"train": 30_001}}, "data.train = 30001"),
+        ({"data": {"root": "/nowhere/at/all"}}, "data.root = '/nowhere/at/all'"),
+        ({"tracking": {"uri": "htp://foo"}}, "tracking.uri = 'htp://foo'"),
+        ({"workers": {"kind": "in-process", "gpus": 1}}, "workers.gpus = 1"),
+    ],
+)
+def test_what_a_run_on_this_machine_would_refuse_is_refused_with_the_configuration(
+    changes: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    Path("my.yaml").write_text(yaml.safe_dump({**JOINT, **changes}))
+    assert main(["config", "my.yaml"]) == 2
+    assert key in capsys.readouterr().err
+    check_config({**JOINT, **changes}, "a run directory, which may have been moved to another machine")
 
 
 def test_every_mistake_of_a_kind_is_reported_at_once() -> None:

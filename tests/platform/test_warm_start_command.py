@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, FmnasError
-from fmnas.platform.runner.warm_start import load_warm_starts
+from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
 from fmnas.search_spaces import Nominal
 from fmnas.search_spaces.records import WARM_START
 
@@ -246,3 +247,11 @@ def test_a_configuration_that_came_twice_counts_once_the_first(tmp_path: Path) -
     assert list(result["origin"]) == [WARM_START, WARM_START, "random"]
     with pytest.raises(FmnasError, match="space = "):
         minimize(noisy, [Nominal("k", ["a", "c"])], evaluations=3, warm_start=str(tmp_path / "a"))
+
+
+def test_other_data_are_refused(earlier: Path) -> None:
+    data = load_warm_starts(make_config(warm(f"{earlier}:e")))
+    check_warm_start_data(data, "abc")  # the problem has none
+    theirs = {"w": replace(data["w"], data="def")}
+    with pytest.raises(ConfigError, match="SHA-256 def, here abc"):
+        check_warm_start_data(theirs, "abc")
