@@ -113,11 +113,22 @@ class Posterior:
     alpha: float = 1.0
     beta: float = 1.0
 
+    @property
+    def prior_covariance(self) -> Tensor:
+        """The prior covariance of the function at the results [n, n]."""
+        return ((self.U @ self.U.T) * (self.V @ self.V.T) - 1.0) / self.alpha
+
+    @property
+    def prior_deviation(self) -> float:
+        """The root of the sample variance that the prior expects of the function at two or more results."""
+        covariance, n = self.prior_covariance, len(self.y)
+        return math.sqrt(n / (n - 1) * float(covariance.diagonal().mean() - covariance.mean()))
+
     def correct(self, prior: Tensor, noise: Tensor) -> LinearFunction:
         """Return the draw that follows from a draw of the prior weights W and one of the noise [n]; 0s: the mean."""
-        gram = (self.U @ self.U.T) * (self.V @ self.V.T) - 1.0
+        gram = self.prior_covariance
         missing = self.y - ((self.U @ prior) * self.V).sum(-1) - noise
-        gram.div_(self.alpha).diagonal().add_(1.0 / self.beta)
+        gram.diagonal().add_(1.0 / self.beta)
         solved = torch.cholesky_solve(missing[:, None], torch.linalg.cholesky(gram)) / self.alpha
         W = prior + self.U.T @ (solved * self.V)
         W[0, 0] = 0.0

@@ -10,7 +10,9 @@ by an oracle of mixed_search.py. Linear and quadratic constraints hold exactly.
 |---|---|---|---|
 | factor of the covariance | 24 M ln(T) ln(1 / delta), delta not given | 1; `posterior_scale: theory` has it, with \
 T the number of results and delta = 0.1 | it is near 1e5, which makes the search nearly random |
-| objective | scale not stated | standardised | alpha = beta = 1 presume values of order 1 |
+| objective | scale not stated | standardised, times the deviation that the prior expects at these points; \
+`objective_scale: unit` only standardises | of unit deviation it would be far below the prior's, and the draws would \
+mostly explore |
 | integer programs | Gurobi | all combinations up to 2^16, then tabu search | no licence needed |
 | starts of the alternation | not stated | best 8 of 200 random ones | |
 | continuous oracle | L-BFGS | BFGS of all starts at once | shared with the Gaussian processes |
@@ -24,6 +26,7 @@ Not implemented: the sparse priors, which the paper used in one experiment.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -56,7 +59,8 @@ class MiVaBO(Optimizer):
     search: the oracle. "dual" adds a lower bound of the draw's minimum, from which a trial's note says how far the
     suggestion may be; for at most 4,096 combinations of discrete values.
     features: number of Fourier features. bandwidth: length scale of their kernel, in lengths of the unit cube.
-    alpha, beta: precisions of the prior of a weight and of the noise of the standardised objective.
+    alpha, beta: precisions of the prior of a weight and of the noise of the modelled objective.
+    objective_scale: the deviation of the modelled objective: what the prior expects, or 1.
     posterior_scale: factor of the posterior covariance; "theory": that of the paper's regret bound.
     temperatures: of the annealing. annealing_steps: its evaluations of the draw.
     initial_design: configurations to try first; 10 random ones by default.
@@ -72,6 +76,7 @@ class MiVaBO(Optimizer):
         alpha: Positive = 1.0,
         beta: Positive = 1.0,
         posterior_scale: Positive | Literal["theory"] = 1.0,
+        objective_scale: Literal["prior", "unit"] = "prior",
         temperatures: Temperatures = "scaled",
         annealing_steps: Annotated[int, Interval(ge=1)] = PUBLISHED_STEPS,
         initial_design: Sequence[Configuration] | None = None,
@@ -80,13 +85,16 @@ class MiVaBO(Optimizer):
         **others: Any,
     ) -> None:
         model = {"features": features, "bandwidth": bandwidth, "alpha": alpha, "beta": beta}
-        check_options(type(self), search=search, posterior_scale=posterior_scale, **model)
+        check_options(
+            type(self), search=search, posterior_scale=posterior_scale, objective_scale=objective_scale, **model
+        )
         check_options(type(self), temperatures=temperatures, annealing_steps=annealing_steps)
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, initial_design=design, **others)
         self.log_objective, self.search = log_objective, search
         self.temperatures, self.annealing_steps = temperatures, annealing_steps
-        self.alpha, self.beta, self.posterior_scale = float(alpha), float(beta), posterior_scale
+        self.alpha, self.beta = float(alpha), float(beta)
+        self.posterior_scale, self.objective_scale = posterior_scale, objective_scale
         self._codes = BinaryCodes(space)
         listed = self._codes.vertices
         if search == "dual" and (listed is None or len(listed) > LARGEST_DUAL):
@@ -116,14 +124,16 @@ class MiVaBO(Optimizer):
         return self._suggest_random(rng, "every candidate was tried before")
 
     def _condition(self, points: Points, y: Tensor) -> Posterior:
-        """Return the posterior given y [n] at the first n points and its own means at the rest."""
+        """Return the posterior given y [n], standardised, at the first n points and its own means at the rest."""
         U, V = self._features.discrete(self._codes.encode(points.V)), self._features.continuous(points.C)
         n = len(y)
         posterior = Posterior(self._features, U[:n], V[:n], y, self.alpha, self.beta)
+        if self.objective_scale == "prior":
+            posterior = replace(posterior, y=posterior.prior_deviation * y)
         if len(U) == n:
             return posterior
         believed = ((U[n:] @ posterior.mean.W) * V[n:]).sum(-1)
-        return Posterior(self._features, U, V, torch.cat([y, believed]), self.alpha, self.beta)
+        return replace(posterior, U=U, V=V, y=torch.cat([posterior.y, believed]))
 
     def _scale(self) -> float:
         if self.posterior_scale == "theory":

@@ -84,6 +84,13 @@ def test_draws_scatter_about_the_mean_as_scaled() -> None:
     np.testing.assert_allclose(draws.var(0), 9.0 * np.diag(SMALL["posteriors"][0]["covariance"]), rtol=0.15)
 
 
+def test_the_deviation_of_the_prior_is_that_of_its_draws() -> None:
+    posterior, rng = posterior_of(SMALL["posteriors"][1]), np.random.default_rng(0)
+    draws = rng.standard_normal((4000, 39)) / np.sqrt(posterior.alpha)
+    values = [LinearFunction(FEATURES, as_matrix(w)).value(X, C).numpy() for w in draws]
+    assert posterior.prior_deviation**2 == pytest.approx(np.var(values, axis=1, ddof=1).mean(), rel=0.05)
+
+
 def test_golden_coefficients_of_each_part() -> None:
     case = GOLDEN["alternation"]
     f = LinearFunction(FEATURES, as_matrix(GOLDEN["mixed_acquisition"][0]["w"]))

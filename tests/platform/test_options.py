@@ -56,6 +56,7 @@ CASES = [
     Case("mivabo", "bandwidth", 0.5, 13),
     Case("mivabo", "alpha", 0.1, 13),
     Case("mivabo", "beta", 100.0, 13),
+    Case("mivabo", "objective_scale", "unit", 13),
     Case("mivabo", "posterior_scale", 9.0, 13),
     Case("mivabo", "posterior_scale", "theory", 13),
     Case("mivabo", "temperatures", "published", 13, (("annealing_steps", 500), ("search", "annealing"))),
