@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -129,6 +130,7 @@ class Driver:
         self._failures: list[str] = []
         self._failures_in_a_row = 0
         self._is_stop_announced = False
+        self.suggesting = ""  # the run whose optimizer is being asked
 
     def run(self) -> tuple[Ending, str]:
         """Work until no job is left or a stop is requested. Returns the status, and why the work failed if it did.
@@ -174,8 +176,12 @@ class Driver:
         """Whether the user has requested a stop, which is announced once."""
         if self.stop.count > 0 and not self._is_stop_announced:
             self._is_stop_announced = True
-            seconds = f"{self._workers.grace_seconds:.0f} s"
-            self.observers.on_message(f"stopping: running trials have {seconds} to end; Ctrl-C again stops at once")
+            first = f"waiting for {self.suggesting} to suggest a trial; " if self.suggesting else ""
+            line = (
+                f"stopping: {first}running trials have {self._workers.grace_seconds:.0f} s to end; Ctrl-C again stops"
+            )
+            with suppress(RuntimeError):  # the optimizer may be printing at this moment
+                self.observers.on_message(f"{line} at once")
         return self.stop.count > 0
 
     def _fill(self) -> None:

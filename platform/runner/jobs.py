@@ -73,6 +73,7 @@ class SearchJobs(JobSource):
                 return None
             progress = min(ready, key=lambda run: run.budget.spent + run.budget.committed)
             run = self._experiment.runs[progress.name]
+            driver.suggesting = run.name
             driver.observers.notify(Observer.on_suggesting, run.name)
             start = driver.clock.elapsed()
             try:
@@ -81,6 +82,8 @@ class SearchJobs(JobSource):
                     trial = suggested and self._experiment.finalize_trial(run, suggested, progress.seeds)
             except Stopped:
                 return None
+            finally:
+                driver.suggesting = ""
             seconds = driver.clock.elapsed() - start
             driver.observers.notify(Observer.on_suggesting, "")
             if trial is None:
