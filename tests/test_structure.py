@@ -36,7 +36,7 @@ LINE_BUDGETS = {
     "search_spaces": 1_270,
     "trainers": 4_050,
     "optimizers": 3_330,
-    "baselines": 3_300,
+    "baselines": 3_480,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
