@@ -79,6 +79,12 @@ SUMMARIES = {
         "ackley53c": "Ackley: 50 binary, 3 continuous",
         "ackley53c_gebo": "Ackley in GEBO's form, not comparable with ackley53c: 50 binary, 3 continuous",
     },
+    "functions.combinatorial": {
+        "labs": "low-autocorrelation binary sequences: 50 binary",
+        "pest_control": "COMBO's pest control over 25 stages: 25 discrete of 5 values",
+        "contamination": "COMBO's contamination control over 25 stages: 25 binary",
+        "maxsat": "a random instance of weighted satisfiability: 60 binary",
+    },
     "functions.linear_features": {
         "mivabo_gaussian": "MiVaBO's synthetic function, Gaussian weights: 8 binary, 8 continuous",
         "mivabo_gaussian_at_most_2": "the same, at most two binaries 1 (a constraint of the space)",

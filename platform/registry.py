@@ -301,6 +301,7 @@ OPTIMIZERS = {
         ("bohb", "baselines.bohb:BOHB", "Hyperband with kernel density models (hpbandster)"),
         ("cocabo", "baselines.cocabo:CoCaBO", "bandits for discrete variables, a Gaussian process for the rest"),
         ("casmopolitan", "baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
+        ("bodi", "baselines.bodi:BODi", "a Gaussian process on distances to a dictionary of random anchors"),
         ("hybo", "baselines.hybo:HyBO", "additive hybrid kernels over all subsets of variables, sampled"),
         ("rounding-gp", "baselines.rounding_gp:RoundingGP", "a Gaussian process on relaxed codes, rounded"),
         ("mivabo", "baselines.mivabo:MiVaBO", "Thompson sampling with a linear model of bits and Fourier features"),

@@ -35,6 +35,7 @@ QUICK = Mode(
 SMALL: dict[str, dict[str, Any]] = {
     "bo-fm": {"mode": QUICK},
     "regularized-evolution": {"population": 5, "tournament": 2},
+    "bodi": {"anchors": 4},
     "hybo": {"samples": 1, "max_order": 2},
     "tpe": {"startup": 4},
     "smac": {"challengers": 20, "local_searches": 1},

@@ -48,6 +48,7 @@ CASES = [
     Case("cocabo", "mix", "learned", 9),
     Case("cocabo", "mix", 0.9, 9),
     Case("cocabo", "mix", 1, 9),
+    Case("bodi", "anchors", 3, 13),
     Case("hybo", "samples", 2, 8, (("max_order", 1),)),
     Case("hybo", "max_order", 2, 8, (("samples", 1),)),
     Case("mivabo", "search", "dual", 9),
