@@ -34,13 +34,13 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_270,
-    "trainers": 4_130,
+    "trainers": 4_150,
     "optimizers": 3_330,
-    "baselines": 3_480,
+    "baselines": 3_520,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
-    "platform": 9_250,
+    "platform": 9_260,
     "platform/config": 1_080,
     "platform/display": 830,
     "platform/experiment": 2_300,

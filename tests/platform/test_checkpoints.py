@@ -25,7 +25,7 @@ def test_they_are_off_unless_asked_for() -> None:
     assert check_config({**PLAIN, "checkpoints": {"every": 5}}, "here").checkpoints.every == 5
     with pytest.raises(ConfigError, match=r"checkpoints\.every = 0"):
         check_config({**PLAIN, "checkpoints": {"every": 0}}, "here")
-    with pytest.raises(ConfigError, match=r"checkpoints\.every = 5: .*\bfunc2c\b.*\bjoint\b"):
+    with pytest.raises(ConfigError, match=r"checkpoints\.every = 5: .*\bfunc2c\b"):
         check_config({**PLAIN, "problem": "func2c", "checkpoints": {"every": 5}}, "here")
 
 

@@ -113,7 +113,7 @@ def test_a_folder_that_is_not_a_run_directory_is_named(command: str, tmp_path: P
         ("smoke", ["tracking.enabled=true", "tracking.uri=file:///tmp/x"], ["tracking.uri"]),
         ("quickstart", ["data.root=nowhere"], ["nowhere"]),
         ("quickstart", ["data.train=50000", "data.validation=20000"], ["data.train = 50", "60"]),
-        ("quickstart", ["workers.gpus=1"], ["workers.gpus = 1", "device = 'cuda'"]),
+        ("quickstart", ["workers.gpus=1"], ["workers.gpus = 1"]),
         ("smoke", ["workers.kind=ray", "workers.gpus=1", "workers.count=64"], ["workers."]),
     ],
 )
@@ -187,7 +187,8 @@ def test_real_data_real_ray_real_mlflow(tmp_path: Path, capsys: Capture) -> None
         errors = [float(row["error_seed_1"]), float(row["error_seed_2"])]
         assert float(row["error"]) == pytest.approx(sum(errors) / 2)
         assert float(row["objective"]) == pytest.approx(float(row["error"]) + 0.02 * float(row["flops_ratio"]))
-    assert (out / "report" / "best_cell_0_bo-fm.png").stat().st_size > 10_000
+    (cell,) = (out / "report").glob("best_cell_*_bo-fm.png")
+    assert cell.stat().st_size > 10_000
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{out / 'mlflow.db'}")
     runs = client.search_runs([client.get_experiment_by_name("quickstart").experiment_id])
     assert sum("fmnas.trial" in run.data.tags for run in runs) == len(table)

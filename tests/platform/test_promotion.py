@@ -128,9 +128,8 @@ def test_a_resume_may_change_the_rhythm_and_nothing_else(whole: tuple[Path, int]
     state = load_state(copy_with_config(whole[0], tmp_path / "a", "every: 2", "every: 1"))
     assert state.experiment.config.checkpoints.every == 1
     off = copy_with_config(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
-    with pytest.raises(RunDirectoryError, match=r"continue_promoted = False") as caught:
+    with pytest.raises(RunDirectoryError, match=r"checkpoints\.continue_promoted = false"):
         load_state(off)
-    assert "checkpoints.every" in str(caught.value)
     with pytest.raises(ConfigError, match=r"checkpoints\.continue_promoted = true: .*checkpoints\.every"):
         load_state(copy_with_config(whole[0], tmp_path / "c", "every: 2", "every: null"))
 
@@ -144,7 +143,7 @@ BOTH = {"every": 5, "continue_promoted": True}
         ({"checkpoints": {"continue_promoted": True}}, ["checkpoints.continue_promoted = true", "checkpoints.every"]),
         (
             {"problem": "func2c", "checkpoints": BOTH},
-            ["checkpoints.every = 5", "checkpoints.continue_promoted = true", "func2c", "joint"],
+            ["checkpoints.every = 5", "checkpoints.continue_promoted = true", "func2c"],
         ),
         ({"fidelity": {"epochs": 9, "schedule_epochs": 8}}, ["fidelity.schedule_epochs = 8", "fidelity.epochs, 9"]),
         (

@@ -10,7 +10,7 @@ import pytest
 
 from fmnas.optimizers import Optimizer, Suggestion
 from fmnas.platform.config.schema import Config
-from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.comparability import warm_start_notes
 from fmnas.platform.experiment.configuration import extension_changes
 from fmnas.platform.experiment.events import DriverWork, Extended
@@ -147,14 +147,6 @@ def test_an_extension_brings_what_is_known_to_those_it_adds(
         origins[outcome.run] += outcome.trial.origin == WARM_START
     assert origins == {run: 0 if run.startswith("random") else KNOWN for run in state.ledger.runs}
     assert differences(journal, known, before, after) == []
-
-
-def test_without_it_nothing_begins(configured: Configured) -> None:
-    """No silent beginning with the shared design."""
-    config = configured(optimizers=[EVOLUTION], repeats=3)
-    for known in ({}, knowledge_for(config, repeats=2)):
-        with pytest.raises(RunDirectoryError, match=r"warm_start .* repeat [02]"):
-            build_experiment(config, known)
 
 
 class Stubborn(Optimizer):

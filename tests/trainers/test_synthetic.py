@@ -59,8 +59,11 @@ OPTIMA = {
 NOMINAL = {"func2c": (2, [3, 5]), "func3c": (2, [3, 5, 4]), "ackley5c": (1, [17] * 5)}
 NOMINAL |= {"ackley53c": (3, [2] * 50), "ackley53c_gebo": (3, [2] * 50)}
 SYNTHETIC: dict[str, Any] = {
-    name: row.target for name, row in PROBLEMS.items() if isinstance(row.target, Problem) and row.target.function
+    name: row.target
+    for name, row in PROBLEMS.items()
+    if isinstance(row.target, Problem) and row.target.function and "combinatorial" not in row.use
 }
+"""Those with continuous variables; test_combinatorial.py has the others."""
 problems = pytest.mark.parametrize("name", SYNTHETIC)
 
 

@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +18,7 @@ from mlflow import MlflowClient
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
+from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow.client import prepare_own_store
 
 pytestmark = [pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning"), pytest.mark.slow]
@@ -118,7 +118,7 @@ def test_a_directory_that_was_moved_or_copied_has_all_its_runs_and_files(
     assert before.as_uri() in experiment.read_store().runs["experiment"].info.artifact_uri
     move(before, after)
     left = files(before)
-    experiment.directory = replace(experiment.directory, root=after)
+    experiment.directory = RunDirectory(after)
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._artifact_repos_cache", OrderedDict())  # new process
     settings = {"uri": experiment.directory.store, "artifacts": experiment.directory.artifacts}
     for written, present in ((3, 0), (0, 3)):
