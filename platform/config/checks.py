@@ -5,7 +5,7 @@ be read where its data, its MLflow store and its GPU are missing.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import ValidationError
 
@@ -107,14 +107,15 @@ def _check_epochs(config: Config, _: ProblemEntry) -> Iterator[str]:
         yield "checkpoints.continue_promoted = true: set checkpoints.every as well, e.g. to 5"
 
 
-CHECKS: Sequence[Callable[[Config, ProblemEntry], Iterator[str]]] = (
-    _check_labels,
-    _check_optimizers,
-    _check_initial_trials,
-    _check_fixed,
-    _check_problem_keys,
-    _check_epochs,
-)
+CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]] = {
+    _check_labels: frozenset({"optimizers", "hypotheses"}),
+    _check_optimizers: frozenset({"optimizers"}),
+    _check_initial_trials: frozenset({"optimizers", "initial_design", "budget"}),
+    _check_fixed: frozenset({"problem", "fixed", "initial_design"}),
+    _check_problem_keys: frozenset({"problem", "data", "fidelity", "checkpoints", "objective"}),
+    _check_epochs: frozenset({"fidelity", "checkpoints"}),
+}
+"""Check -> the top keys that it reads."""
 
 
 def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:

@@ -14,6 +14,15 @@ from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_fi
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ALIASES, PROBLEMS, ProblemEntry, find_problem
 
+PLACEHOLDERS: Mapping[str, Any] = {
+    "name": "unnamed",
+    "problem": "func2c",
+    "optimizers": ["random"],
+    "budget": {"evaluations": 1},
+    "fidelity": {"epochs": 1},
+}
+"""Values for required keys that are missing or wrong, so that the other keys can be checked."""
+
 
 def load_config(
     source: str | Path,
@@ -85,23 +94,39 @@ def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT) -> C
 
     place: the name of its source in errors. advice: how to fix it there.
 
-    Raises ConfigError with everything that the schema refuses; if nothing, with everything that the checks find.
+    Raises ConfigError with everything that is wrong: checks that read a wrong key are left out.
     """
+    problems: list[str] = []
+    wrong: set[str] = set()
     try:
         data = fill_problem_defaults(data)
-        config = Config.model_validate(data)
     except ConfigError as error:
-        raise ConfigError(format_problems(place, [str(error)], advice)) from None
+        problems, wrong = [str(error)], {"problem"}
+        data = {"fidelity": PLACEHOLDERS["fidelity"], **data, "problem": PLACEHOLDERS["problem"]}
+    try:
+        config = Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(format_problems(place, format_errors(error, Config, data), advice)) from None
+        problems += format_errors(error, Config, data)
+        config, keys = _without_wrong_keys(data, error)
+        wrong |= keys
     entry = find_problem(config.problem)
     if entry is None:
         unknown = format_unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
-        problems = [f"{unknown} A user-defined problem is FILE.py:NAME or MODULE:NAME."]
-        raise ConfigError(format_problems(place, problems, advice))
-    if problems := [line for check in CHECKS for line in check(config, entry)]:
+        problems.append(f"{unknown} A user-defined problem is FILE.py:NAME or MODULE:NAME.")
+        wrong, entry = wrong | {"problem"}, PROBLEMS[PLACEHOLDERS["problem"]]
+    for check, read in CHECKS.items():
+        if not wrong & read:
+            problems += check(config, entry)
+    if problems:
         raise ConfigError(format_problems(place, problems, advice))
     return _resolve(config, entry)
+
+
+def _without_wrong_keys(data: Mapping[str, Any], error: ValidationError) -> tuple[Config, set[str]]:
+    """The configuration without the top keys that the schema refuses, and these keys."""
+    keys = {str(details["loc"][0]) for details in error.errors() if details["loc"]}
+    kept = {key: value for key, value in data.items() if str(key) not in keys}
+    return Config.model_validate({**PLACEHOLDERS, **kept}), keys
 
 
 def _resolve(config: Config, entry: ProblemEntry) -> Config:

@@ -201,15 +201,25 @@ def test_what_a_run_on_this_machine_would_refuse_is_refused_with_the_configurati
     check_config({**JOINT, **changes}, "a run directory, which may have been moved to another machine")
 
 
-def test_every_mistake_of_a_kind_is_reported_at_once() -> None:
-    wrong_types = {"problem": "joint", "budget": {"evaluations": 0}, "objective": {"flops_weight": -1}}
-    message = refusal({**wrong_types, "name": "t", 5: 6, "optimizers": ["randm"]})
-    for key in ("fidelity", "budget.evaluations", "objective.flops_weight", "5"):
+def test_every_mistake_is_reported_at_once_with_those_of_types() -> None:
+    wrong = {
+        "problem": "joint",
+        "optimizers": ["bo-fm", "randm"],
+        "hypotheses": "bohb",
+        "budget": {"evaluations": 0},
+        "fixed": {"op1": "conv9x9"},
+        "data": {"validation": 50, "early_validation": 60},
+    }
+    message = refusal({"name": "t", 5: 6, **wrong, "fidelity": {"epochs": 2}})
+    for key in ("optimizers.1", "hypotheses", "budget.evaluations", "fixed.op1", "data.early_validation", "5"):
         assert f"\n  {key}" in message
-    values = {"optimizers": ["bo-fm", "randm"], "hypotheses": "bohb", "fixed": {"op1": "conv9x9"}}
-    message = refusal({**JOINT, **values, "data": {"validation": 50, "early_validation": 60}})
-    for key in ("optimizers.1", "hypotheses", "fixed.op1", "data.early_validation"):
-        assert f"\n  {key}" in message
+    assert "initial_design" not in message, "budget.evaluations is unknown"
+
+
+def test_a_problem_that_cannot_be_used_hides_nothing_else() -> None:
+    message = refusal({**GOOD, "problem": "nowhere.py:f", "optimizers": ["randm"], "budget": {"evaluations": 0}})
+    for key in ("problem", "optimizers.0", "budget.evaluations"):
+        assert key in message
 
 
 def test_entry_points_of_other_distributions_are_names(
