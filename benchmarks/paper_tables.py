@@ -11,6 +11,7 @@ and from benchmarks/data/published.json, which holds what the papers print.
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ import pandas as pd
 from fmnas.comparison.analysis.curves import anytime_curves
 from fmnas.comparison.analysis.trials import Budget, read_trials
 from fmnas.platform.config.schema import OptimizerConfig
+from fmnas.platform.environment import Software
+from fmnas.platform.experiment.events import Begun, DriverStarted
+from fmnas.platform.experiment.journal import read_journal
 from fmnas.search_spaces.records import MODEL, MUTATION, RANDOM
 
 HERE = Path(__file__).resolve().parent
@@ -112,8 +116,7 @@ class Taken:
 
 def run_directory(folder: Path) -> Taken:
     """What a finished run directory holds. Raises SystemExit for an unfinished one."""
-    head, drivers = journal_facts(folder / "journal.jsonl")
-    config = head["config"]
+    config, drivers = journal_facts(folder / "journal.jsonl")
     trials = read_trials(folder / "trials.csv")
     evaluations, epochs = config["budget"]["evaluations"], config["fidelity"]["epochs"]
     curves = anytime_curves(trials, Budget(evaluations, epochs))
@@ -129,10 +132,10 @@ def run_directory(folder: Path) -> Taken:
         initial=int((trials["origin"] == "initial").groupby(trials["run"]).sum().max()),
         initial_design=design,
         optimizers={
-            entry.label: _competitor(entry, trials, sorted({str(driver["commit"])[:12] for driver in drivers}))
+            entry.label: _competitor(entry, trials, sorted({str(driver.commit)[:12] for driver in drivers}))
             for entry in map(OptimizerConfig.model_validate, config["optimizers"])
         },
-        versions=sorted({f"fmnas {driver['fmnas']}, torch {driver['torch']}" for driver in drivers}),
+        versions=sorted({f"fmnas {driver.fmnas}, torch {driver.torch}" for driver in drivers}),
         days=sorted({str(day) for day in trials["finished_at"].dt.date.unique()}),
     )
     return Taken(facts, pd.concat([_run(run, trials) for _, run in curves.groupby("run", sort=False)]))
@@ -151,10 +154,11 @@ def _competitor(entry: OptimizerConfig, trials: pd.DataFrame, commits: list[str]
     )
 
 
-def journal_facts(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(the event that an experiment begins with, those of its drivers)."""
-    events = [json.loads(line) for line in path.read_text().splitlines()]
-    return events[0], [event for event in events if event["event"] == "driver"]
+def journal_facts(path: Path) -> tuple[Mapping[str, Any], list[Software]]:
+    """(the configuration that an experiment begins with, the software of its drivers)."""
+    begun, *events = read_journal(path)
+    assert isinstance(begun, Begun)
+    return begun.config, [event.software for event in events if isinstance(event, DriverStarted)]
 
 
 def _run(curve: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:

@@ -78,19 +78,19 @@ def test_a_retried_trial_ends_as_if_nothing_had_happened(
     threads: int,
     reports: Any,
 ) -> None:
-    trial, chosen = make_trial(epochs=3), {"arrangement": arrangement, "threads": threads}
+    trial, chosen = make_trial(epochs=5, op1="conv5x5"), {"arrangement": arrangement, "threads": threads}
     uninterrupted = make_trainer(**chosen).evaluate(trial)
-    checkpoints = Checkpoints(tmp_path / "checkpoints", every=1)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", every=2)
     with pytest.raises(PowerCut):
-        make_trainer(None, checkpoints, **chosen).evaluate(trial, cut_after(3))
+        make_trainer(None, checkpoints, **chosen).evaluate(trial, cut_after(5))
     assert list(checkpoints.folder.glob("*-0.pt"))
-    assert len(steps) >= 3 * 3
+    assert len(steps) >= 3 * 5
     steps.clear()
     assert make_trainer(None, checkpoints, **chosen).evaluate(trial, reports) == uninterrupted
-    assert len(steps) <= (3 if arrangement == "stacked" else 3 * (1 + 3 + 3)), (
+    assert len(steps) <= (3 if arrangement == "stacked" else 3 * (1 + 5 + 5)), (
         "one epoch of 3 steps is left of the first"
     )
-    assert sorted(report[:2] for report in reports) == [(seed, epoch) for seed in range(3) for epoch in range(1, 4)]
+    assert sorted(report[:2] for report in reports) == [(seed, epoch) for seed in range(3) for epoch in range(1, 6)]
     assert not list(checkpoints.folder.iterdir()), "nothing is left of a finished evaluation"
 
 
@@ -209,7 +209,7 @@ def test_without_the_run_directory_no_checkpoints_are_written(
 def test_a_failed_trial_leaves_no_checkpoint(
     make_trainer: MakeTrainer, make_trial: MakeTrial, tmp_path: Path, arrangement: str
 ) -> None:
-    checkpoints = Checkpoints(tmp_path / "checkpoints", every=1)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", every=2)
 
     def fail(number: int, epochs: int, error: float) -> None:
         assert list(checkpoints.folder.iterdir())
