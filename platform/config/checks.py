@@ -54,11 +54,13 @@ def _check_initial_trials(config: Config, _: ProblemEntry) -> Iterator[str]:
     evaluations, points = config.budget.evaluations, config.initial_points
     labels: dict[str, None] = {}
     for i, entry in enumerate(config.optimizers):
+        if entry.warm_start is None and evaluations > points:
+            continue  # without importing its class
         try:
             takes_design = entry.implementation.takes_initial_design
         except (KeyError, ConfigError):  # there is no such optimizer: another check reports it
             continue
-        if entry.warm_start is None and takes_design and evaluations <= points:
+        if entry.warm_start is None and takes_design:
             labels[entry.label] = None
         elif entry.warm_start is not None and not takes_design:
             value = format_value(entry.warm_start)

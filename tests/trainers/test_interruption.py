@@ -209,7 +209,7 @@ def test_without_the_run_directory_no_checkpoints_are_written(
 def test_a_failed_trial_leaves_no_checkpoint(
     make_trainer: MakeTrainer, make_trial: MakeTrial, tmp_path: Path, arrangement: str
 ) -> None:
-    checkpoints = Checkpoints(tmp_path / "checkpoints", every=2)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", every=1)
 
     def fail(number: int, epochs: int, error: float) -> None:
         assert list(checkpoints.folder.iterdir())
