@@ -61,8 +61,8 @@ START = math.log(2.0)
 def draw_anchors(sizes: Sequence[int], count: int, rng: np.random.Generator) -> Tensor:
     """Draw anchors [count, P] of discrete variables with these numbers of values.
 
-    Only binary variables: k of them are 1, k uniform from 1 to P - 2 (all corners alike with fewer than 3 variables).
-    Others: each anchor draws its values from its own distribution over value numbers, uniform on the simplex.
+    Three or more binary variables and no others: k of them are 1, k uniform from 1 to P - 2. Otherwise each anchor
+    draws its values from its own distribution over value numbers, which is uniform on the simplex.
     """
     P, largest = len(sizes), max(sizes, default=1)
     if largest == 2 and P > 2:

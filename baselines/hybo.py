@@ -10,12 +10,13 @@ over the samples, and maximised by hill climbing to graph neighbours and CMA-ES 
 | upper end in the doubling | has the density of the lower end | its own density | a slip |
 | width of the first interval | 0.9 to 0.1, tried in turn | 1; 0.5 for q; half the range for the mean | |
 | neighbours of a nominal value | the next ones on a path | all other values; the graph's edges | |
+| sweeps before the kept ones | 2 | 1 | the chain continues from the last suggestion |
 | search | local optimum, then CMA-ES | the same, then once more | the parts depend on each other |
 | pending trials | none | their predicted means | asynchronous workers |
 | constraints | none | obeyed | |
 
-Unchanged: kernel, priors, one sweep to burn in and ten kept at each suggestion, 200 random points and the neighbours of
-the incumbent, the best 20 of which are improved.
+Unchanged: kernel, priors, ten samples at each suggestion, 200 random points and ten neighbours of the incumbent, the
+best 20 of which are improved.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.bayesian import INITIAL_POINTS
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.evolution_strategy import maximise_cma
-from fmnas.optimizers.gp.points import Points, is_new, standardise, unfittable_reason
+from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.options import check_options
@@ -180,25 +181,21 @@ class HyBO(Optimizer):
         starts = candidates.select(surface.value(candidates).argsort(descending=True, stable=True)[:STARTS])
         improved, value = surface.search(starts, self._region, rng)
         ordered = improved.select(value.argsort(descending=True, stable=True)).concat(starts)
-        for x in (X := ordered.to_encoded(self.space)):
+        for x in ordered.to_encoded(self.space):
             if is_new(x[None], known.to_encoded(self.space)).all():
                 return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
-        return self._suggest_random(rng, f"all {len(X)} candidates were tried before")
+        return self._suggest_random(rng, "every candidate was tried before")
 
     def _suggest_random(self, rng: np.random.Generator, note: str) -> Suggestion:
         known = self._encode([*(trial for trial, _ in self.history), *self.pending.values()]).to_encoded(self.space)
-        for _ in range(100):
-            x = self.space.sample_encoded(rng, 1)[0]
-            if is_new(x[None], known).all():
-                break
+        x = sample_new(self.space, known, rng)
         return Suggestion(self.space.decode(x), RANDOM, note=note, memo=self._memo(), fallback=FALLBACK)
 
     def _memo(self) -> tuple[float, ...]:
         return () if self._state is None else self._state.to_tuple()
 
     def _encode(self, trials: Sequence[Trial]) -> Points:
-        X = np.array([self.space.encode(trial.configuration) for trial in trials]).reshape(-1, len(self.space))
-        return Points.from_encoded(self.space, X)
+        return Points.from_encoded(self.space, self.space.encode_all([trial.configuration for trial in trials]))
 
 
 class AveragedSurface:

@@ -20,7 +20,7 @@ from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.output_warping import Warping, most_likely_warping
-from fmnas.optimizers.gp.points import Points, is_new, unfittable_reason
+from fmnas.optimizers.gp.points import Points, is_new, sample_new, unfittable_reason
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
@@ -195,9 +195,5 @@ class BayesianOptimizer(Optimizer):
         self, rng: np.random.Generator, note: str, *, memo: tuple[float, ...] = (), fallback: str = FALLBACK
     ) -> Suggestion:
         """Suggest a random configuration, a new one if possible."""
-        known = self._known_points()
-        for _ in range(100):
-            x = self.space.sample_encoded(rng, 1)[0]
-            if is_new(x[None], known).all():
-                break
+        x = sample_new(self.space, self._known_points(), rng)
         return Suggestion(self.space.decode(x), RANDOM, note=note, memo=memo, fallback=fallback)

@@ -49,7 +49,7 @@ class OverallTest:
     wins, ties, losses: problems in which the reference is better, not shown to differ, or worse, by the paired test of
     the problem, with p corrected by Holm's method over all problems and optimizers.
     cells: (lower, equal, higher) pairs of a problem and a repeat, by the sign of reference - other.
-    p, p_corrected: of `sign_flip_p`, before and after Holm over the others.
+    effect, p: of `sign_flip_test`; below 0 where the reference is lower. p_corrected: after Holm over the others.
     """
 
     other: str
@@ -57,6 +57,7 @@ class OverallTest:
     ties: int
     losses: int
     cells: tuple[int, int, int]
+    effect: float
     p: float
     p_corrected: float
 
@@ -65,7 +66,7 @@ class OverallTest:
         """FIRST if the reference is better over all problems, SECOND if the other is, else empty."""
         if self.p_corrected >= LEVEL:
             return ""
-        return FIRST if self.cells[0] > self.cells[2] else SECOND
+        return FIRST if self.effect < 0 else SECOND
 
 
 def problem_results(
@@ -136,7 +137,7 @@ def compare_overall(problems: Sequence[ProblemResults], reference: str) -> list[
     differences = [[_differences(final[reference], final[other]) for final in finals] for other in others]
     ps = [[signed_rank_p(of_problem) for of_problem in of_other] for of_other in differences]
     corrected = np.reshape(holm(np.ravel(ps).tolist()), (len(others), len(problems)))
-    overall = [sign_flip_p(of_other) for of_other in differences]
+    overall = [sign_flip_test(of_other) for of_other in differences]
     tests = []
     for i, (other, of_other) in enumerate(zip(others, differences, strict=True)):
         means = np.array([of_problem.mean() if len(of_problem) else 0.0 for of_problem in of_other])
@@ -144,24 +145,24 @@ def compare_overall(problems: Sequence[ProblemResults], reference: str) -> list[
         wins, losses = int((significant & (means < 0)).sum()), int((significant & (means > 0)).sum())
         signs = np.sign(np.concatenate(of_other))
         cells = int((signs < 0).sum()), int((signs == 0).sum()), int((signs > 0).sum())
-        tests.append((other, wins, len(problems) - wins - losses, losses, cells, overall[i]))
-    return [OverallTest(*test, p) for test, p in zip(tests, holm(overall), strict=True)]
+        tests.append((other, wins, len(problems) - wins - losses, losses, cells, *overall[i]))
+    return [OverallTest(*test, p) for test, p in zip(tests, holm([p for _, p in overall]), strict=True)]
 
 
-def sign_flip_p(differences: Sequence[Floats]) -> float:
-    """The two-sided p of a stratified sign-flip test on the differences in each problem [R].
+def sign_flip_test(differences: Sequence[Floats]) -> tuple[float, float]:
+    """The effect and two-sided p of a stratified sign-flip test on the differences in each problem [R].
 
-    The statistic is the mean over problems of the mean sign over repeats, so each problem weighs the same. Under the
+    The effect is the mean over problems of the mean sign over repeats, so each problem weighs the same. Under the
     hypothesis that the two optimizers have the same distribution of results, each sign is as likely as its opposite.
     By SIGN_FLIPS random flips, the observed signs counted as one of them.
     """
     signs = [np.sign(of_problem) for of_problem in differences if len(of_problem)]
-    weights = np.concatenate([of_problem / len(of_problem) for of_problem in signs] or [np.zeros(0)])
+    weights = np.concatenate([of_problem / (len(of_problem) * len(signs)) for of_problem in signs] or [np.zeros(0)])
     weights = weights[weights != 0]
     rng = np.random.default_rng(FLIP_SEED)
     flips = rng.integers(0, 2, (SIGN_FLIPS, len(weights)), dtype=np.int8) * 2 - 1
     extreme = np.abs(flips @ weights) >= abs(weights.sum()) * (1 - 1e-12)
-    return float((1 + np.count_nonzero(extreme)) / (1 + SIGN_FLIPS))
+    return float(weights.sum()), float((1 + np.count_nonzero(extreme)) / (1 + SIGN_FLIPS))
 
 
 def critical_difference(optimizers: int, problems: int) -> float:

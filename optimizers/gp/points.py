@@ -59,6 +59,15 @@ def is_new(X: np.ndarray, known: np.ndarray) -> np.ndarray:
     return np.asarray(distance.min(axis=1, initial=np.inf) > DUPLICATE_TOLERANCE)
 
 
+def sample_new(space: Space, known: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw a random point [D + P] that differs from all known points [n, D + P]; any point after 100 draws."""
+    for _ in range(100):
+        x = space.sample_encoded(rng, 1)[0]
+        if is_new(x[None], known).all():
+            break
+    return x
+
+
 def sample_near(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draw points [count, D + P] around the incumbent.
 

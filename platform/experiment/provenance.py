@@ -8,7 +8,6 @@ import dis
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from types import CodeType
@@ -16,7 +15,7 @@ from typing import Any
 
 from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import describe_environment
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.experiment import Experiment
 from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
@@ -33,11 +32,13 @@ PROBLEM = "problem"
 
 
 def read_environment(directory: RunDirectory) -> dict[str, Any]:
-    """Return the content of environment.json; empty if it cannot be read."""
-    with suppress(OSError, ValueError):
-        data = json.loads(directory.environment.read_text(encoding="utf-8"))
-        return data if isinstance(data, dict) else {}
-    return {}
+    """Return the content of environment.json; if it cannot be read, the reason in its place."""
+    try:
+        return dict(json.loads(directory.environment.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError) as error:
+        return {directory.environment.name: f"cannot be read: {legible(str(error))}"}
 
 
 def describe_data(data: Data | None) -> dict[str, str]:

@@ -20,7 +20,7 @@ from fmnas.comparison.analysis.across_problems import (
     normalised_regret,
     problem_results,
     rank_optimizers,
-    sign_flip_p,
+    sign_flip_test,
 )
 from fmnas.comparison.analysis.trials import Budget, ReportError
 from fmnas.comparison.figures.across_problems import join_close
@@ -65,9 +65,21 @@ def test_regret_is_one_at_the_start_and_zero_at_the_minimum() -> None:
 
 def test_the_sign_flip_test_of_one_problem_is_the_sign_test() -> None:
     differences = np.array([-1.0] * 10 + [2.0] * 2 + [0.0])
-    assert sign_flip_p([differences]) == pytest.approx(binomtest(10, 12).pvalue, abs=0.005)
-    assert sign_flip_p([np.zeros(5)]) == 1.0
-    assert sign_flip_p([]) == 1.0
+    effect, p = sign_flip_test([differences])
+    assert effect == pytest.approx(-8 / 13)
+    assert p == pytest.approx(binomtest(10, 12).pvalue, abs=0.005)
+    assert sign_flip_test([np.zeros(5)]) == (0.0, 1.0)
+    assert sign_flip_test([]) == (0.0, 1.0)
+
+
+def test_the_verdict_over_problems_follows_the_effect_and_not_the_number_of_repeats() -> None:
+    """The reference loses one problem of 40 repeats, and wins eight of three."""
+    lost = results("lost", [[1.0 + i] for i in range(40)], [[0.0]] * 40)
+    won = results("won", [[0.0]] * 3, [[1.0 + i] for i in range(3)])
+    (test,) = compare_overall([lost, *[won] * 8], "a")
+    assert test.cells == (24, 0, 40)
+    assert test.effect == pytest.approx(-7 / 9)
+    assert test.verdict == "first better"
 
 
 def test_the_reference_wins_where_it_is_better_in_every_repeat() -> None:

@@ -48,7 +48,7 @@ def test_the_problems_have_a_row_each_and_one_of_mean_ranks() -> None:
     means = {("p", "a"): 1.0, ("p", "b"): 2.0, ("q_1", "a"): 4.0, ("q_1", "b"): 3.0}
     results = tuple(ResultRow(*key, mean, 0.1, 1.0, 0.0, 3) for key, mean in means.items())
     ranks = pd.DataFrame({"evaluations": 5, "optimizer": ["a", "b"], "mean": [1.25, 1.75], "low": nan, "high": nan})
-    test = OverallTest("b", 1, 1, 0, (9, 0, 0), 0.01, 0.01)
+    test = OverallTest("b", 1, 1, 0, (9, 0, 0), -1.0, 0.01, 0.01)
     found = lines_of(problems_latex(ProblemsSummary(("p", "q_1"), ("a", "b"), 5, "a", (test,), ranks, results, ())))
     assert list(found) == ["problem", "p", r"q\_1", "mean rank"]
     assert found["p"].index("mathbf") < found["p"].index("2.00")

@@ -10,13 +10,12 @@
 labs: E is the sum over all shifts of the squared autocorrelation; its minimum, 153, is that of Packebusch and Mertens
 (2016). BODi's paper maximises the factor.
 
-pest_control and contamination are of COMBO (Oh et al. 2019), in the form of Casmopolitan and BODi: the random numbers
-of the simulated fields are the same at every evaluation, and in pest_control at every stage. The seeds are the first
-that they publish: 8194 and 621. Their codes add noise of 1e-6 to 1e-3; here is none. In contamination each prevention
-costs 0.01 more (lambda). 12.0916 is the best value of pest_control that is known.
+pest_control and contamination are of COMBO (Oh et al. 2019). The random numbers of the simulated fields are the same at
+every evaluation, and in pest_control at every stage, as in Casmopolitan's and BODi's code; those add noise of 1e-6.
+Seeds: 8194, of Casmopolitan's first trial, and 621, of COMBO's first test. In contamination each prevention costs 0.01
+more (lambda); `benchmarks/minima.py` finds its minimum by trying all vectors.
 
-maxsat is a random instance, for the published ones cannot be had without a network: 600 clauses of three literals with
-weights 1 to 10, drawn by RandomState(0).
+maxsat is an instance of our own: 600 clauses of three literals with weights 1 to 10, drawn by RandomState(0).
 """
 
 from collections.abc import Mapping

@@ -12,9 +12,9 @@
 | mivabo_laplace_at_most_2 | the same, with the constraint | -188.861162 |
 
 The paper draws a function per run, publishes none, and plots values scaled to [0, 1] by those observed. Here omega,
-shift and w come from RandomState(0), and the minima are known: for each assignment of the binaries, L-BFGS-B from the
-best 16 of 64 points.
-The paper prints the density exp(-|w| / 0.1); only exp(-0.1 |w|) leaves weights above 10. x is in [0, 1], without noise.
+shift and w come from RandomState(0). The minima are the least that `benchmarks/minima.py` finds: for each assignment of
+the binaries, L-BFGS-B from the best 16 of 64 points. The paper prints the density exp(-|w| / 0.1); only exp(-0.1 |w|)
+leaves weights above 10. x is in [0, 1], without noise.
 """
 
 import math
@@ -50,21 +50,21 @@ def linear_function(omega: Floats, shift: Floats, w: Floats) -> Function:
     return function
 
 
-def drawn_functions() -> tuple[Function, Function]:
-    """Return the function with Gaussian weights and the one with Laplace weights."""
+def draw_parameters() -> tuple[Floats, Floats, Floats, Floats]:
+    """Return omega, shift, the Gaussian weights and the Laplace weights of the problems."""
     rng = np.random.RandomState(0)  # its numbers are the same in every version of numpy
     omega, shift = rng.standard_normal((WAVES, REALS)), rng.uniform(0.0, 2.0 * math.pi, WAVES)
     count = len(features(np.zeros(BINARIES), np.zeros(REALS), omega, shift))
     gaussian, laplace = rng.standard_normal(count), rng.laplace(scale=10.0, size=count)
-    sparse = np.where(np.abs(laplace) < PRUNED_BELOW, 0.0, laplace)
-    return linear_function(omega, shift, gaussian), linear_function(omega, shift, sparse)
+    return omega, shift, gaussian, np.where(np.abs(laplace) < PRUNED_BELOW, 0.0, laplace)
 
 
 _BITS = [Integer(f"h{j}", 0, 1) for j in range(1, BINARIES + 1)]
 _VARIABLES: list[Variable] = [*(Real(f"x{i}", 0.0, 1.0) for i in range(1, REALS + 1)), *_BITS]
 FREE = Space(_VARIABLES)
 AT_MOST_2 = Space(_VARIABLES, [LinearConstraint({bit.name: 1.0 for bit in _BITS}, bound=2)])
-GAUSSIAN, LAPLACE = drawn_functions()
+OMEGA, SHIFT, *_WEIGHTS = draw_parameters()
+GAUSSIAN, LAPLACE = (linear_function(OMEGA, SHIFT, w) for w in _WEIGHTS)
 
 MIVABO_GAUSSIAN = function_problem(FREE, GAUSSIAN, penalty=40.0, minimum=-25.34960362156106)
 MIVABO_GAUSSIAN_AT_MOST_2 = function_problem(AT_MOST_2, GAUSSIAN, penalty=40.0, minimum=-9.00357984547728)
