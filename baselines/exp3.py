@@ -1,4 +1,5 @@
-"""EXP3 (Auer et al. 2002): one bandit per discrete variable draws its values in CoCaBO (Ru et al. 2020).
+"""EXP3 (Auer et al. 2002): one bandit per discrete variable draws its values in CoCaBO (Ru et al. 2020), and two draw
+graphs in GEBO (gebo.py).
 
 | symbol | shape | meaning |
 |---|---|---|
@@ -12,7 +13,7 @@ A reward g multiplies the weight of its arm by exp(g gamma / (p C)).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,9 +46,22 @@ class EXP3:
 
     def update(self, arm: int, reward: float) -> "EXP3":
         """Return the bandit after a pull of an arm."""
+        return self.add_rewards({arm: reward / self.probabilities[arm]})
+
+    def add_rewards(self, estimates: Mapping[int, float]) -> "EXP3":
+        """Return the bandit after rewards of some arms, each divided by the probability of receiving it."""
         log_weights = self.log_weights.copy()
-        log_weights[arm] += reward * self.gamma / (self.probabilities[arm] * len(log_weights))
+        for arm, estimate in estimates.items():
+            log_weights[arm] += estimate * self.gamma / len(log_weights)
         return replace(self, log_weights=log_weights.clip(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT))
+
+    def reset_arm(self, arm: int) -> "EXP3":
+        """Return the bandit with the weight 1 of an arm, and the others scaled such that all sum to C."""
+        weights = np.exp(self.log_weights)
+        weights[arm] = 0.0
+        weights *= (len(weights) - 1) / max(weights.sum(), 1e-300)
+        weights[arm] = 1.0
+        return replace(self, log_weights=np.log(weights).clip(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT))
 
 
 class Bandits:

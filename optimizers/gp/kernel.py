@@ -23,12 +23,15 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.parameters import Parameter, Values
+from fmnas.optimizers.gp.parameters import LogNormal, LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points
 
 ROOT_GUARD = 1e-24  # added to squares under a root, far below rounding error: the slope at 0 is infinite
 
 Precomputed = TypeVar("Precomputed")
+
+NOISE_RATIO = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3, 2.5))
+"""Noise variance divided by the output scale: its lower bound makes any matrix of correlations positive definite."""
 
 ByParameters = Callable[[Tensor], Tensor]
 """The pullback of a likelihood: maps its gradient by r [B, M] to that by eta [B, d], the log parameters."""
@@ -75,10 +78,11 @@ class ConditionedKernel(ABC, Generic[Precomputed]):
 class Kernel(ABC):
     """A positive definite function of two points of a space.
 
-    parameters: the parameters that a fit optimizes, without the noise.
+    parameters: the parameters that a fit optimizes, without the noise. noise: its variance by the output scale.
     """
 
     parameters: Sequence[Parameter] = ()
+    noise: Parameter = NOISE_RATIO
 
     @abstractmethod
     def pairs(self, points: Points) -> Pairs:

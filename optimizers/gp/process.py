@@ -32,11 +32,8 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.kernel import ConditionedKernel, Kernel, pair_indices
-from fmnas.optimizers.gp.parameters import LogNormal, LogUniform, Parameter, ParameterVector, Values
+from fmnas.optimizers.gp.parameters import ParameterVector, Values
 from fmnas.optimizers.gp.points import Points
-
-NOISE_RATIO = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3, 2.5))
-"""g: its lower bound makes A positive definite for any kernel."""
 
 MAX_BATCH_ELEMENTS = 1 << 20  # elements of the matrices that are decomposed at once: more would only take memory
 CHUNK = 128  # points predicted at once
@@ -52,7 +49,7 @@ class Likelihood:
     def __init__(self, kernel: Kernel, points: Points, y: Tensor, prior: bool = False, plug_in: bool = False) -> None:
         self.kernel, self.points, self.y, self.prior, self.plug_in = kernel, points, y, prior, plug_in
         self.n = len(points)
-        self.parameters = ParameterVector([*kernel.parameters, NOISE_RATIO])
+        self.parameters = ParameterVector([*kernel.parameters, kernel.noise])
         self._pairs = kernel.pairs(points)
         self._i, self._j = pair_indices(self.n)
         self._flat = self._j * self.n + self._i  # positions in the lower triangle of R
