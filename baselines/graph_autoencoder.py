@@ -1,24 +1,24 @@
 """The variational graph autoencoder of GEBO (Ahn, Kim, Yun 2022): configurations as graphs, and as points of R^4.
 
 A configuration is a graph whose nodes are the variables, and a global node that every variable points to. An encoder of
-two graph convolutions (Kipf and Welling 2016) gives the distribution of the global node's embedding z; there is an
-encoder for each graph, and one decoder, from z to a value for each variable.
+two graph convolutions (Kipf and Welling 2016) gives the distribution of the global node's embedding z. There is an
+encoder for each graph, and one decoder, from z to every variable.
 
 | symbol | shape | meaning |
 |---|---|---|
 | m, N, d | | configurations; variables; width of z and of all layers, 4 |
-| X | [m, N] | encoded configurations, in the order of `Space.columns` |
-| W | | outputs of the decoder: one per value of a discrete variable, one per continuous variable |
+| X | [m, N] | encoded configurations (space.py) |
+| O | | outputs of the decoder: one per value of a discrete variable, one per continuous variable |
 | z | [m, d] | embeddings |
-| P | [N + 1, N + 1] | propagation of a graph, the global node last: D^-1/2 (A + I) D^-1/2 |
-| w | [m] | weights of configurations |
+| P | [N + 1, N + 1] | propagation in a graph, the global node last: D^-1/2 (A + I) D^-1/2 |
+| V | [3, d, d] | matrices of an encoder's convolutions, inputs first |
 
-The loss is that of the authors' code:
+The loss has the terms and weights of the authors' code:
 
-    sum_m w 0.5 |target - prediction| + KL(q(z) || N(0, 1)) / N + 0.1 metric + 0.1 |sum of the entries of I - V V'|
+    w |targets - outputs| / 2 + KL / N + (metric + orthogonality) / 10
 
-with target the indicators of values and the continuous variables in [0, 1], metric a log-ratio loss, and V the matrices
-of the convolutions. KL is summed over the nodes and averaged over configurations and d.
+w is the weight of a configuration, the targets are indicators of its values and its continuous variables in [0, 1], KL
+is the divergence of q(z) from N(0, 1), and the others are `metric_loss` and `Encoder.orthogonality`.
 """
 
 import math
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import batch_norm, layer_norm
+from torch.nn.functional import batch_norm, layer_norm, pad
 
 from fmnas.optimizers.gp.kernel import ROOT_GUARD
 from fmnas.search_spaces import Space
@@ -38,15 +38,11 @@ WIDTH = 4
 LEARNING_RATE = 0.05
 TERM_WEIGHT = 0.1  # of metric and orthogonality
 MAX_LOG_DEVIATION = 10.0
-TIE_GUARD = 1e-6  # added to differences of objectives
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Two graph convolutions with the matrices V [3, d, d], inputs first, and biases [3, d].
-
-    The first is that of the hidden layer, the others those of the mean and of the logarithm of the deviation.
-    """
+    """Two graph convolutions. V[0] and bias[0] [d] give the hidden layer, the others mean and log deviation."""
 
     P: Tensor
     V: Tensor
@@ -54,8 +50,8 @@ class Encoder:
 
     @classmethod
     def draw(cls, adjacency: Floats, rng: np.random.Generator) -> "Encoder":
-        """Draw an encoder of a graph [N, N] with Glorot's distribution."""
-        bound = math.sqrt(3.0 / WIDTH)
+        """Draw an untrained encoder of a graph [N, N]."""
+        bound = math.sqrt(3.0 / WIDTH)  # of Glorot's distribution
         V = _trainable(rng.uniform(-bound, bound, (3, WIDTH, WIDTH)))
         return cls(propagation(adjacency), V, _trainable(np.zeros((3, WIDTH))))
 
@@ -65,12 +61,12 @@ class Encoder:
         return self.P @ hidden @ self.V[1:, None] + self.bias[1:, None, None]
 
     def orthogonality(self) -> Tensor:
-        """Return the sum over V of |sum of the entries of I - V V'|."""
+        """Return the sum over the three matrices of |sum of the entries of I - V V'|."""
         return (torch.eye(WIDTH, dtype=self.V.dtype) - self.V @ self.V.mT).sum((1, 2)).abs().sum()
 
 
 def propagation(adjacency: Floats) -> Tensor:
-    """Return P of an undirected graph [N, N]. Degrees are in-degrees plus 1."""
+    """Return P of an undirected graph [N, N]; D holds in-degrees plus 1."""
     N = len(adjacency)
     A = torch.eye(N + 1, dtype=torch.float64)
     A[:N, :N] += torch.from_numpy(adjacency)
@@ -80,123 +76,110 @@ def propagation(adjacency: Floats) -> Tensor:
 
 
 class GraphAutoencoder:
-    """Embedding of the variables and decoder of a space, and one encoder per graph [N, N]."""
+    """Embedding of the variables and decoder of a space, and an encoder per graph [N, N]; all drawn from rng."""
 
     def __init__(self, space: Space, graphs: Sequence[Floats], rng: np.random.Generator) -> None:
-        D = len(space.continuous)
-        sizes = np.array([1] * D + [len(variable.vertices) for variable in space.discrete])
-        N, W = len(sizes), int(sizes.sum())
-        self._first = torch.from_numpy(sizes.cumsum() - sizes)  # of the W outputs, by variable
-        self._sizes = torch.from_numpy(sizes)
-        self._variable = torch.arange(N).repeat_interleave(self._sizes)  # of each output
-        self._is_discrete = torch.arange(N) >= D
-        fan_in = np.sqrt(sizes)  # all linear layers begin as those of torch: uniform in 1 / sqrt(inputs)
-        half = math.sqrt(WIDTH)
-        self.embedding = _trainable(rng.uniform(-1.0, 1.0, (W, WIDTH)) / np.repeat(fan_in, sizes)[:, None])
-        self.embedding_bias = _trainable(rng.uniform(-1.0, 1.0, (N, WIDTH)) / fan_in[:, None])
+        sizes = np.array([1] * len(space.continuous) + [len(variable.vertices) for variable in space.discrete])
+        N, outputs = len(sizes), int(sizes.sum())
+        self._is_discrete = torch.arange(N) >= len(space.continuous)
+        self._bounds = [0, *sizes.cumsum().tolist()]  # of the outputs, by variable
+        self._first = torch.tensor(self._bounds[:-1])
+        self._variable = torch.arange(N).repeat_interleave(torch.from_numpy(sizes))  # of each output
+
+        def draw(inputs: Floats | int, *shape: int) -> Tensor:
+            """Draw parameters of linear layers as torch does: uniform within 1 / sqrt(inputs)."""
+            return _trainable(rng.uniform(-1.0, 1.0, shape) / np.sqrt(inputs))
+
+        inputs = sizes[:, None]
+        self.embedding = draw(np.repeat(inputs, sizes, 0), outputs, WIDTH)
+        self.embedding_bias = draw(inputs, N, WIDTH)
         self.batch_scale, self.batch_bias = _trainable(np.ones(WIDTH)), _trainable(np.zeros(WIDTH))
         self.running_mean, self.running_variance = torch.zeros(WIDTH).double(), torch.ones(WIDTH).double()
-        self.hidden = _trainable(rng.uniform(-1.0, 1.0, (N, WIDTH, WIDTH)) / half)  # inputs first
-        self.hidden_bias = _trainable(rng.uniform(-1.0, 1.0, (N, WIDTH)) / half)
+        self.hidden, self.hidden_bias = draw(WIDTH, N, WIDTH, WIDTH), draw(WIDTH, N, WIDTH)  # inputs first
         self.layer_scale, self.layer_bias = _trainable(np.ones((N, WIDTH))), _trainable(np.zeros((N, WIDTH)))
-        self.output = _trainable(rng.uniform(-1.0, 1.0, (W, WIDTH)) / half)
-        self.output_bias = _trainable(rng.uniform(-1.0, 1.0, W) / half)
+        self.output, self.output_bias = draw(WIDTH, outputs, WIDTH), draw(WIDTH, outputs)
         self.encoders = [Encoder.draw(graph, rng) for graph in graphs]
 
     def nodes(self, X: Tensor, training: bool = False) -> Tensor:
-        """Return the features [m, N + 1, d] of all nodes; training: update the running statistics."""
+        """Return the features [m, N + 1, d] of all nodes.
+
+        training: normalise by the statistics of X, and add them to the running ones, which are used otherwise.
+        """
         rows = self._first + torch.where(self._is_discrete, X, 0.0).long()
         amounts = torch.where(self._is_discrete, 1.0, X)
         features = amounts[..., None] * self.embedding[rows] + self.embedding_bias
-        flat = batch_norm(
-            features.flatten(0, 1),
-            self.running_mean,
-            self.running_variance,
-            self.batch_scale,
-            self.batch_bias,
-            training,
-        )
-        return torch.nn.functional.pad(flat.relu().view_as(features), (0, 0, 0, 1))
+        running, affine = (self.running_mean, self.running_variance), (self.batch_scale, self.batch_bias)
+        normalised = batch_norm(features.flatten(0, 1), *running, *affine, training)
+        return pad(normalised.relu().view_as(features), (0, 0, 0, 1))  # the global node begins at 0
 
     def encode(self, arm: int, X: Tensor) -> Tensor:
-        """Return the mean embeddings z of encoded configurations under one graph."""
+        """Return the means of z under the graph number `arm`."""
         with torch.no_grad():
             return self.encoders[arm](self.nodes(X))[0, :, -1]
 
     def predict(self, z: Tensor) -> Tensor:
-        """Return the outputs [m, W]: scores of values, and continuous variables."""
+        """Return the outputs [m, O] before the softmax over the values of each discrete variable."""
         hidden = torch.einsum("md,nde->mne", z, self.hidden) + self.hidden_bias
-        hidden = layer_norm(hidden, list(hidden.shape[1:]), self.layer_scale, self.layer_bias).relu()
+        hidden = layer_norm(hidden, list(self.layer_scale.shape), self.layer_scale, self.layer_bias).relu()
         return (hidden[:, self._variable] * self.output).sum(-1) + self.output_bias
 
     def decode(self, z: Tensor) -> Floats:
-        """Return X [m, N] for embeddings: values of the largest score, the first of equal ones, and clipped numbers."""
+        """Return X for embeddings: the value with the largest output, the first of equal ones; clipped numbers."""
         with torch.no_grad():
             outputs = self.predict(z).numpy()
         X = outputs[:, self._first.numpy()].clip(0.0, 1.0)
         for n in self._is_discrete.nonzero()[:, 0].tolist():
-            first = int(self._first[n])
-            X[:, n] = outputs[:, first : first + int(self._sizes[n])].argmax(1)
-        return X
+            X[:, n] = outputs[:, self._bounds[n] : self._bounds[n + 1]].argmax(1)
+        return np.asarray(X)
 
-    def loss(self, arm: int, X: Tensor, y: Tensor, w: Tensor, noise: Tensor, pos=None, neg=None, ratio=None) -> Tensor:
-        """Return the loss of configurations with objectives y [m]. noise [m, d] draws z from its distribution."""
-        mean, log_deviation = self.encoders[arm](self.nodes(X, training=True))
-        log_deviation = log_deviation.clamp(max=MAX_LOG_DEVIATION)
-        z = mean[:, -1] + noise * log_deviation[:, -1].exp()
-        missed = (self._targets(X) - self._probabilities(z)).square().sum(1)
-        divergence = -0.5 * (1.0 + 2.0 * log_deviation - mean.square() - (2.0 * log_deviation).exp()).sum(1).mean()
-        if pos is None:
-            metric = metric_loss(z, y)
-        else:
-            zp, zn = (self.encoders[arm](self.nodes(o, training=True))[0, :, -1] for o in (pos, neg))
-            ds = [((z - o).square().sum(1) + ROOT_GUARD).log() / 2 for o in (zn, zp)]
-            metric = (ds[0] - ds[1] - ratio).square().mean()
-        terms = metric + self.encoders[arm].orthogonality()
-        return 0.5 * (w * (missed + ROOT_GUARD).sqrt()).sum() + divergence / X.shape[1] + TERM_WEIGHT * terms
-
-    def train(self, arm: int, X: Tensor, y: Tensor, w: Tensor, noise: Tensor) -> None:
-        """Take the first step of Adam on the loss; its moments then are the gradient g and g^2."""
-        encoder = self.encoders[arm]
-        parameters = [encoder.V, encoder.bias, self.embedding, self.embedding_bias, self.batch_scale, self.batch_bias]
-        parameters += [self.hidden, self.hidden_bias, self.layer_scale, self.layer_bias, self.output, self.output_bias]
-        with torch.enable_grad():
-            gradients = torch.autograd.grad(self.loss(arm, X, y, w, noise), parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= LEARNING_RATE * gradient / (gradient.abs() + 1e-8)
-
-    def _targets(self, X: Tensor) -> Tensor:
-        """Return indicators and continuous variables [m, W]."""
-        value = torch.arange(len(self._variable)) - self._first[self._variable]
-        columns = X[:, self._variable]
-        return torch.where(self._is_discrete[self._variable], (columns == value).double(), columns)
-
-    def _probabilities(self, z: Tensor) -> Tensor:
-        """Return the outputs [m, W] with a softmax over the values of each discrete variable."""
-        outputs = self.predict(z)
-        variable = self._variable.expand_as(outputs)
-        largest = outputs.new_zeros(len(z), len(self._first)).scatter_reduce(1, variable, outputs.detach(), "amax", include_self=False)
+    def reconstruction_loss(self, X: Tensor, z: Tensor, w: Tensor) -> Tensor:
+        """Return half the sum of w |targets - outputs| with weights w [m]."""
+        outputs, variable = self.predict(z), self._variable.expand(len(z), -1)
+        largest = torch.full_like(X, -torch.inf).scatter_reduce(1, variable, outputs.detach(), "amax")
         powers = (outputs - largest.gather(1, variable)).exp()
-        total = torch.zeros_like(largest).scatter_add(1, variable, powers)
-        return torch.where(self._is_discrete[self._variable], powers / total.gather(1, variable), outputs)
+        shares = powers / torch.zeros_like(X).scatter_add(1, variable, powers).gather(1, variable)
+        is_value, columns = self._is_discrete[self._variable], X.gather(1, variable)
+        indicators = (columns == torch.arange(outputs.shape[1]) - self._first[self._variable]).double()
+        missed = torch.where(is_value, indicators - shares, columns - outputs)
+        return 0.5 * (w * (missed.square().sum(1) + ROOT_GUARD).sqrt()).sum()
+
+    def train(self, arm: int, triplets: Tensor, ratios: Tensor, w: Tensor, noise: Tensor) -> None:
+        """Take a step of Adam, new at each call, for one configuration after another, s of them.
+
+        triplets [s, 3, N]: a configuration, and those that `metric_loss` compares it with. ratios, w [s]: that of their
+        objectives, and weights. noise [s, d]: standard normal, draws z.
+        """
+        encoder = self.encoders[arm]
+        shared = [value for value in vars(self).values() if isinstance(value, Tensor) and value.requires_grad]
+        adam = torch.optim.Adam([encoder.V, encoder.bias, *shared], lr=LEARNING_RATE)
+        for triplet, ratio, weight, deviates in zip(triplets, ratios, w, noise, strict=True):
+            adam.zero_grad()
+            with torch.enable_grad():
+                mean, log_deviation = encoder(self.nodes(triplet, training=True))
+                log_deviation = log_deviation[:1].clamp(max=MAX_LOG_DEVIATION)
+                z = mean[:1, -1] + deviates * log_deviation[:, -1].exp()
+                terms = metric_loss(z, mean[1:2, -1], mean[2:, -1], ratio) + encoder.orthogonality()
+                loss = self.reconstruction_loss(triplet[:1], z, weight)
+                loss = loss + divergence(mean[:1], log_deviation) / triplet.shape[1] + TERM_WEIGHT * terms
+            loss.backward()
+            adam.step()
 
 
-def metric_loss(z: Tensor, y: Tensor) -> Tensor:
-    """Return the log-ratio loss (Kim et al. 2019) of embeddings whose objectives y [m] are not all equal, else 0.
+def divergence(mean: Tensor, log_deviation: Tensor) -> Tensor:
+    """Return KL, summed over nodes and averaged over configurations and d; both [m, N + 1, d]."""
+    terms = 1.0 + 2.0 * log_deviation - mean.square() - (2.0 * log_deviation).exp()
+    return -0.5 * terms.sum(1).mean()
 
-    Each is compared with those of the nearest and of the farthest objective that differ from its own.
+
+def metric_loss(z: Tensor, near: Tensor, far: Tensor, ratio: Tensor) -> Tensor:
+    """Return the log-ratio loss (Kim et al. 2019) of embeddings.
+
+    near, far [m, d]: those of the configurations with the nearest and the farthest of the other objectives.
+    ratio [m]: the logarithm of the ratio of the two differences of objectives, the farthest first.
     """
-    gaps = (y[:, None] - y).abs()
-    rows = (gaps > 0.0).any(1).nonzero()[:, 0]
-    if len(rows) == 0:
-        return z.new_zeros(())
-    near = gaps.masked_fill(gaps == 0.0, torch.inf)[rows].argmin(1)
-    far = gaps[rows].argmax(1)
-    in_z = [(z[rows] - z[other]).square().sum(1).add(ROOT_GUARD).log() / 2.0 for other in (far, near)]
-    in_y = [(y[rows] - y[other] + TIE_GUARD).abs().log() for other in (far, near)]
-    return (in_z[0] - in_z[1] - (in_y[0] - in_y[1])).square().mean()
+    to_far, to_near = ((z - other).square().sum(1) + ROOT_GUARD for other in (far, near))
+    return (0.5 * (to_far.log() - to_near.log()) - ratio).square().mean()
 
 
 def _trainable(values: Floats) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64)).requires_grad_()
+    return torch.from_numpy(values).requires_grad_()
