@@ -49,7 +49,14 @@ from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_
 from fmnas.optimizers.gp.points import Points, is_new
 from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, sample_near, start_points
+from fmnas.optimizers.gp.search import (
+    SearchSettings,
+    SearchState,
+    Surface,
+    alternating_search,
+    sample_near,
+    start_points,
+)
 from fmnas.optimizers.optimizer import Suggestion
 from fmnas.search_spaces import Configuration, Nominal, Space
 from fmnas.search_spaces.records import MODEL
@@ -61,10 +68,10 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "kernel": ("blended", "plain", "pairs"),
     "search": ("6", "20", "6"),
 }
-ARRAY = """
-11111 11222 11333 12112 12223 12331 13121 13232 13313
-21133 21211 21322 22123 22231 22312 23132 23213 23321
-""".split()
+ARRAY = (
+    *("11111", "11222", "11333", "12112", "12223", "12331", "13121", "13232", "13313"),
+    *("21133", "21211", "21322", "22123", "22231", "22312", "23132", "23213", "23321"),
+)
 """Taguchi's L18, its first five columns: the level of each factor in each arm."""
 CHAINS, STEPS, AVERAGE_UP_TO, RARE = 4, 12, 200, 0.1
 FEW = (
@@ -191,16 +198,15 @@ class Arm:
     kernel: str = "blended"
     search: str = "6"
     incumbent: str = "observed"
+    prior: str = "0"
 
     @property
     def name(self) -> str:
         """The levels, joined."""
-        return "-".join((self.safeguard, self.fit, self.warpings, self.kernel, self.search, self.incumbent))
+        return "-".join((self.safeguard, self.fit, self.warpings, self.kernel, self.search, self.incumbent, self.prior))
 
 
-ARMS = [
-    Arm(*(levels[int(digit) - 1] for levels, digit in zip(FACTORS.values(), row, strict=True))) for row in ARRAY
-]
+ARMS = [Arm(*(levels[int(digit) - 1] for levels, digit in zip(FACTORS.values(), row, strict=True))) for row in ARRAY]
 
 
 class PartsBOFM(BOFM):
@@ -215,12 +221,20 @@ class PartsBOFM(BOFM):
         self.arm = arm
 
     def kernel(self, space: Space) -> FMKernel:
-        return FMKernel(space, KERNELS[self.arm.kernel])
+        kernel = FMKernel(space, KERNELS[self.arm.kernel])
+        shared = float(self.arm.prior)
+        kernel.parameters = tuple(
+            replace(p, prior=replace(p.prior, correlation=shared)) if p.size > 1 and p.prior else p
+            for p in kernel.parameters
+        )
+        return kernel
 
     def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
         """Averaged, guarded or plain."""
         if self.arm.safeguard == "rarest" and rng.random() < RARE and (guarded := self._rarest(posterior, rng)):
             return guarded
+        if self.arm.incumbent == "predicted":
+            return self._maximise_predicted(posterior, rng)
         every = {"mode": 0, "second": 2, "every": 1}[self.arm.fit]
         if not every or self._asked % every or len(self.history) > AVERAGE_UP_TO:
             return super()._maximise(posterior, rng)
@@ -239,6 +253,19 @@ class PartsBOFM(BOFM):
                 return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
         return super()._maximise(posterior, rng)
 
+    def _maximise_predicted(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
+        """Expected improvement on the lowest predicted mean at a trial: y - g A^-1 (y - mu)."""
+        predicted = posterior.likelihood.y - posterior.g * posterior.weights
+        known, best = self._known_points(), self.observations()[int(predicted.argmin())][0]
+        believer = self._with_fantasies(posterior)
+        lowest = believer.likelihood.y - believer.g * believer.weights
+        surface = Surface(believer, self.acquisition(lowest))
+        state = SearchState(self._codes[best.id], known, self.settings.search, rng)
+        for x in self.candidates(surface, state).to_encoded(self.space):
+            if is_new(x[None], known).all():
+                return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
+        return super()._maximise(posterior, rng)
+
     def _rarest(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion | None:
         """The best of random and near points that have the nominal value with the fewest trials."""
         D, known = len(self.space.continuous), self._known_points()
@@ -252,7 +279,9 @@ class PartsBOFM(BOFM):
             return None
         _, _, p, v = min(counts)
         best = self.observations()[int(posterior.likelihood.y.argmin())][0]
-        X = np.concatenate([sample_near(self.space, self._codes[best.id], 100, rng), self.space.sample_encoded(rng, 100)])
+        X = np.concatenate(
+            [sample_near(self.space, self._codes[best.id], 100, rng), self.space.sample_encoded(rng, 100)]
+        )
         X[:, D + p] = v
         X = X[is_new(X, known)]
         X = X[Region(self.space).feasible(Points.from_encoded(self.space, X)).numpy()]

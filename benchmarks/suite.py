@@ -42,6 +42,7 @@ from fmnas.optimizers import Optimizer, random_design
 from fmnas.platform.problems import problem as registered
 from fmnas.platform.registry import OPTIMIZERS, OptimizerContext
 from fmnas.search_spaces import Configuration, Space, Trial
+from fmnas.search_spaces.records import RANDOM
 from fmnas.trainers.problem import Problem
 
 FUNCTIONS = Path(__file__).with_name("suite_functions.py")
@@ -121,7 +122,7 @@ def noise_unit(name: str) -> float:
     """The range of the inner 80% of 1,000 random points."""
     problem, rng = problem_of(name), np.random.default_rng(0)
     values = [
-        problem.trainer.evaluate(Trial(i, problem.space.sample(rng), 1, seed=i)).objective
+        problem.trainer.evaluate(Trial(i, problem.space.sample(rng), 1, RANDOM, seed=i)).objective
         for i in range(1000 if problem.function else 100)
     ]
     return float(np.subtract(*np.quantile(values, [0.9, 0.1])))
@@ -191,7 +192,10 @@ def seeds_of(runs: Sequence[Run], count: int) -> list[int]:
 def run_missing(
     path: Path, names: Sequence[str], methods: Sequence[str], arguments: argparse.Namespace, build: Callable[..., Any]
 ) -> None:
-    """Run what the file lacks, seed by seed, in `jobs` processes. build: of (method, space, seed, design, evaluations)."""
+    """Run what the file lacks, seed by seed, in `jobs` processes.
+
+    build: of (method, space, seed, design, evaluations).
+    """
     done = read_runs(path)
     keys = {run.key for run in done}
     wanted = [
@@ -225,7 +229,7 @@ def problems_in(runs: Sequence[Run]) -> list[ProblemResults]:
     reached = min(len(run.values) for run in runs)
     results = []
     for name in dict.fromkeys(run.problem for run in runs):
-        seeds = [seed for seed in dict.fromkeys(run.seed for run in runs if run.problem == name)]
+        seeds = list(dict.fromkeys(run.seed for run in runs if run.problem == name))
         complete = [seed for seed in seeds if all((name, method, seed) in by_key for method in methods)]
         if complete:
             values = [[by_key[name, method, seed].values[:reached] for seed in complete] for method in methods]
@@ -255,7 +259,8 @@ def lines_of_table(results: Sequence[ProblemResults], reference: str) -> Iterato
     yield "|---" * (reached + 1) + "|"
     for k, method in enumerate(methods):
         yield f"| {method} | " + " | ".join(f"{value:.2f}" for value in regrets[:, k].mean(axis=0)) + " |"
-    yield f"\n| {reference} against | evaluations | lower, equal, higher | effect | p | Holm |\n|---|---|---|---|---|---|"
+    yield f"\n| {reference} against | evaluations | lower, equal, higher | effect | p | Holm |"
+    yield "|---" * 6 + "|"
     for e in range(reached):
         until = [replace(problem, incumbents=problem.incumbents[:, :, : e + 1]) for problem in results]
         for test in compare_overall(until, reference):

@@ -37,9 +37,7 @@ def of_levy(z: Vector) -> float:
     """Levy's function; 0 at 1."""
     w = 1 + (z - 1) / 4
     middle = (w[:-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:-1] + 1) ** 2)
-    return float(
-        np.sin(np.pi * w[0]) ** 2 + middle.sum() + (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2)
-    )
+    return float(np.sin(np.pi * w[0]) ** 2 + middle.sum() + (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2))
 
 
 def of_rosenbrock(z: Vector) -> float:
@@ -104,9 +102,7 @@ def ackley_bits(configuration: Configuration) -> float:
     bits, center = _random_bits(20, 21), np.array([0.31, -0.47, 0.12])
     z = np.array([configuration[f"x{i}"] for i in range(3)]) - center
     z = np.concatenate([z, [float(configuration[f"h{j}"] != bits[j]) for j in range(20)]])
-    return float(
-        -20 * np.exp(-0.2 * np.sqrt((z**2).mean())) - np.exp(np.cos(2 * np.pi * z).mean()) + 20 + math.e
-    )
+    return float(-20 * np.exp(-0.2 * np.sqrt((z**2).mean())) - np.exp(np.cos(2 * np.pi * z).mean()) + 20 + math.e)
 
 
 def ellipsoid(condition: float, seed: int) -> Problem:
@@ -176,12 +172,7 @@ def quadratic(count: int, pairs: list[tuple[int, int]], seed: int) -> Callable[[
     return lambda s: float(couplings @ (s[first] * s[second]) + fields @ s)
 
 
-TORUS = [
-    (6 * i + j, 6 * k + m)
-    for i in range(4)
-    for j in range(6)
-    for k, m in (((i + 1) % 4, j), (i, (j + 1) % 6))
-]
+TORUS = [(6 * i + j, 6 * k + m) for i in range(4) for j in range(6) for k, m in (((i + 1) % 4, j), (i, (j + 1) % 6))]
 labs30 = bits_problem(30, merit)
 qubo = bits_problem(30, quadratic(30, [(i, j) for j in range(30) for i in range(j)], 41))
 ising = bits_problem(24, quadratic(24, TORUS, 42))
