@@ -36,7 +36,7 @@ LINE_BUDGETS = {
     "search_spaces": 1_270,
     "trainers": 4_150,
     "optimizers": 3_330,
-    "baselines": 3_520,
+    "baselines": 3_975,
     "integrations": 640,
     "testing": 440,
     "comparison": 4_090,
