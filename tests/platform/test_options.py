@@ -35,6 +35,8 @@ class Case:
 CASES = [
     Case("bo-fm", "kernel", "addlap", 9),
     Case("bo-fm", "kernel", "moddif", 9),
+    Case("bo-fm", "kernel", "mixture", 9),
+    Case("bo-fm", "kernel", "kernel-modulated", 9),
     Case("bo-fm", "mode", "paper", 7),
     Case("regularized-evolution", "population", 7, 12),
     Case("regularized-evolution", "tournament", 2, 20, (("population", 7),)),
