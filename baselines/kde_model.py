@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fmnas.baselines.external import suppress_logs
-from fmnas.baselines.space_conversion import configuration_space, from_configspace
+from fmnas.baselines.space_conversion import configuration_space, from_configspace, to_configspace
 from fmnas.optimizers import Suggestion
-from fmnas.search_spaces import Space
+from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 MAX_PICKS = 20
@@ -40,8 +40,12 @@ class DensityModel:
         """Seed ConfigSpace's random generator."""
         self._configuration_space.seed(number)
 
-    def observe(self, job: Any) -> None:
+    def observe(self, configuration: Configuration, budget: float, objective: float) -> None:
         """Add a result and refit the model of its budget; this draws no random numbers."""
+        from hpbandster.core.dispatcher import Job
+
+        job = Job(None, config=to_configspace(self.space, configuration), budget=budget)
+        job.result = {"loss": objective}
         self.generator.new_result(job)
         if self.space.constraints:
             for models in self.generator.kde_models.values():

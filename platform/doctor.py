@@ -10,7 +10,13 @@ from fmnas.platform.errors import one_line
 from fmnas.search_spaces import FmnasError
 from fmnas.search_spaces.errors import PACKAGES
 
-OPTIONAL = {"xgboost": "xgb_* problems", "optuna": "tpe", "smac": "smac", "botorch": "botorch"}
+OPTIONAL = {
+    "xgboost": "xgb_* problems",
+    "optuna": "tpe",
+    "smac": "smac",
+    "botorch": "botorch",
+    "Box2D": "robot_pushing",
+}
 """Optional module -> the problems or the optimizer that need it."""
 MIN_FREE_GIGABYTES = 2.0
 

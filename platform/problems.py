@@ -103,6 +103,9 @@ SUMMARIES = {
         "environmental_model_correct": "two spills found from concentrations, formula corrected: "
         "1 integer, 3 continuous",
     },
+    "functions.robot_pushing": {
+        "robot_pushing": "two simulated robots push two objects, by the package box2d: 10 integer, 4 continuous",
+    },
     "tables.support_vectors": {
         "nusvr_diabetes": "support vector regression on scikit-learn's diabetes table: 3 discrete, 3 continuous",
         "svm_boston": "support vector regression on the Boston table, from your file (data.root)",
@@ -117,6 +120,9 @@ SUMMARIES = {
         "4 discrete, 4 continuous",
         "xgb_fashion_mnist_small": "boosted trees on 9,000 images, not comparable with xgb_fashion_mnist: "
         "4 discrete, 4 continuous",
+    },
+    "tables.boosting_table": {
+        "xgb_table": "MiVaBO's xgboost task from a table of 2,000 recorded trainings: 3 discrete, 7 continuous",
     },
 }
 """Module of fmnas.trainers -> problem -> summary. The module holds the problem under its name in capitals."""

@@ -24,7 +24,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
+PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "Box2D": "box2d"}
 """The distribution of a module, where its name differs. `xgboost` would install CUDA's libraries, too."""
 
 

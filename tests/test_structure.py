@@ -34,13 +34,13 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_270,
-    "trainers": 4_150,
-    "optimizers": 3_330,
-    "baselines": 3_520,
-    "integrations": 640,
+    "trainers": 4_418,
+    "optimizers": 3_655,
+    "baselines": 3_975,
+    "integrations": 655,
     "testing": 440,
     "comparison": 4_090,
-    "platform": 9_290,
+    "platform": 9_302,
     "platform/config": 1_110,
     "platform/display": 830,
     "platform/experiment": 2_300,
@@ -184,7 +184,7 @@ def test_the_wheel_holds_the_tree(wheel: Path) -> None:
     data = [
         path
         for package in DEPENDENCIES
-        for kind in ("yaml", "j2", "css")
+        for kind in ("yaml", "j2", "css", "csv.gz", "json")
         for path in (ROOT / package).rglob(f"*.{kind}")
     ]
     tree = {f"fmnas/{relative(path)}" for path in (*MODULES, *data)}

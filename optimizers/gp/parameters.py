@@ -84,6 +84,11 @@ class Parameter:
     prior: LogNormal | None = None
     smoother: float = 1.0
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the bounds are equal."""
+        return self.bounds[0] == self.bounds[1]
+
 
 class ParameterVector:
     """Several parameters, concatenated in eta [B, d]."""

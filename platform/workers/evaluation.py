@@ -121,14 +121,16 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
             is_valid, expected = isinstance(value, bool), "True or False"
         else:
             is_unknown = value is None and name in ("flops", "flops_ratio")
-            numbers = () if is_unknown else value if isinstance(value, tuple) else (value,)
-            is_valid, expected = all(map(_is_finite, numbers)), "a finite number"
+            is_valid, expected = is_unknown or _is_finite(value, 1 + (name == "seed_curves")), "a finite number"
         if not is_valid:
             raise TrainerError(f"it returned {name} = {_show(value)}, expected {expected}")
     return evaluation
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: Any, depth: int) -> bool:
+    """Whether a number, or every number of tuples that are nested at most `depth` deep, is finite."""
+    if isinstance(value, tuple):
+        return depth > 0 and all(_is_finite(part, depth - 1) for part in value)
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

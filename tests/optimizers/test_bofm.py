@@ -53,7 +53,7 @@ def key(trial: Trial | None) -> str:
     return json.dumps(trial.configuration)
 
 
-@pytest.mark.parametrize("kernel", ["modlap", "moddif"])
+@pytest.mark.parametrize("kernel", ["modlap", "moddif", "mixture", "kernel-modulated"])
 @pytest.mark.parametrize("space", [MIXED, DISCRETE, CONTINUOUS], ids=["mixed", "discrete", "continuous"])
 def test_after_the_design_the_model_suggests(space: Space, kernel: str) -> None:
     trials = run_trials(build_optimizer(space, kernel=kernel), 8)
