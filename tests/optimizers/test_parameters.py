@@ -52,7 +52,7 @@ def test_a_correlated_prior_is_a_normal_one_with_that_correlation() -> None:
     prior = LogNormal(0.5, 2.0, correlation=0.6)
     vector = ParameterVector([Parameter("beta", 3, (1e-3, 1e3), Constant(1.0), prior), ODDS])
     covariance = 4.0 * (0.4 * torch.eye(3).double() + 0.6 * torch.ones(3, 3).double())
-    density = torch.distributions.MultivariateNormal(torch.full((3,), math.log(0.5)).double(), covariance)
+    density = torch.distributions.MultivariateNormal(torch.full((3,), math.log(0.5), dtype=torch.float64), covariance)
     eta = torch.tensor([[0.3, -0.4, 1.2, 0.0], [2.0, 2.1, 1.9, 0.0]]).double().requires_grad_()
     expected = -density.log_prob(eta[:, :3])
     (by_eta,) = torch.autograd.grad(expected.sum(), eta)
