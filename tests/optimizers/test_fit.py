@@ -262,7 +262,11 @@ def test_the_prior_adds_its_normal_density(make_problem: Any, space: Space, kern
     alpha, beta = (1.0 / (max(D, 1) * P), 1.5), (0.5 * P, 1.5)
     own = {"mixture": [(1.0, 1.5)] * 2, "kernel-modulated": [(1.0, 1.0)]}.get(kernel.removeprefix("blended-"), [])
     medians, deviations = np.array([*[(0.5, 1.0)] * D, *[alpha] * P, *[beta] * P, (1.0, 1.5), *own, (1e-3, 2.5)]).T
-    expected = 0.5 * (((problem.eta.numpy() - np.log(medians)) / deviations) ** 2).sum() / 6
+    scaled = (problem.eta.numpy() - np.log(medians)) / deviations
+    correlation = np.eye(len(scaled))
+    for block in (slice(D), slice(D, D + P), slice(D + P, D + 2 * P)):
+        correlation[block, block] += 0.5 * (1.0 - np.eye(len(correlation[block, block])))
+    expected = 0.5 * float(scaled @ np.linalg.solve(correlation, scaled)) / 6
     assert value_at(bent, problem.eta) - value_at(plain, problem.eta) == pytest.approx(expected, rel=1e-9)
 
 
