@@ -1,7 +1,7 @@
 """A suite of problems in two halves: what BO-FM's default is chosen on, and what the choice is then judged on.
 
     python benchmarks/suite.py run FILE --half design|validation [--methods bo-fm tpe ...] [--seeds N] [--evaluations N]
-        [--workers W] [--noise SHARE] [--jobs J]
+        [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
     python benchmarks/suite.py table FILE [FILE ...] [--reference bo-fm]
 
 The halves were fixed by name before any method was run on them. Each run starts from ten random points, the same for
@@ -197,10 +197,11 @@ def run_missing(
     build: of (method, space, seed, design, evaluations).
     """
     done = read_runs(path)
+    seeds = read_runs(arguments.seeds_from) if arguments.seeds_from else done
     keys = {run.key for run in done}
     wanted = [
         (name, method, seed)
-        for seed in seeds_of(done, arguments.seeds)
+        for seed in seeds_of(seeds, arguments.seeds)
         for name in names
         for method in methods
         if (name, method, seed) not in keys
@@ -276,6 +277,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of a set of runs."""
     parser.add_argument("file", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds-from", type=Path, help="a file of runs whose seeds are taken")
     parser.add_argument("--evaluations", type=int, default=100, choices=CHECKPOINTS)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--noise", type=float, default=0.0)
