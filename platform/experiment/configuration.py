@@ -18,7 +18,7 @@ import yaml
 
 from fmnas.platform.config.errors import RESTORE_HINT, format_problems, format_value
 from fmnas.platform.config.load import check_config
-from fmnas.platform.config.schema import Config, OptimizerConfig, TrackingConfig
+from fmnas.platform.config.schema import SIMULATED, Config, OptimizerConfig, TrackingConfig
 from fmnas.platform.config.source import apply_override
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
@@ -110,7 +110,7 @@ def _find_refused_changes(before: Config, after: Config) -> Iterator[str]:
         if key in EXTENDABLE_KEYS:  # for budget.seconds, None means no limit
             if new is not None and (old is None or new < old):
                 yield f"{key} = {format_value(new)}: cannot be lowered from {format_value(old)}"
-        elif not is_under(key, (*MUTABLE_KEYS, "optimizers")):
+        elif not (_may_change(key, old, new) or is_under(key, ["optimizers"])):
             yield f"{key} = {format_value(new)}: cannot change; the experiment has {format_value(old)}"
     now = {entry.label: entry for entry in after.optimizers}
     for entry in before.optimizers:
@@ -193,7 +193,12 @@ def announce_user_code(directory: RunDirectory, events: Sequence[Event], notify:
 
 
 def _fixed_differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
-    return {key: both for key, both in diff(before, now).items() if not is_under(key, MUTABLE_KEYS)}
+    return {key: both for key, both in diff(before, now).items() if not _may_change(key, *both)}
+
+
+def _may_change(key: str, before: Any, now: Any) -> bool:
+    """Whether a resume may change the value of a key: real and simulated time are not mixed."""
+    return is_under(key, MUTABLE_KEYS) and not (key == "workers.kind" and SIMULATED in (before, now))
 
 
 def _read_yaml(directory: RunDirectory) -> dict[str, Any] | None:
