@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from fmnas.platform.errors import ConfigError, call_user_code
-from fmnas.platform.registry import IN_MEMORY, import_reference, split_reference
+from fmnas.platform.registry import IN_MEMORY, RECORDED, import_reference, split_reference
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
 OBJECTIVE_HINT = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"
@@ -38,6 +38,11 @@ class ProblemEntry:
     def takes_milliseconds(self) -> bool:
         """Whether it is one of trainers/functions, which are formulas."""
         return self.use.startswith("fmnas.trainers.functions.")
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it is a file of recorded results."""
+        return split_reference(self.use)[0] == RECORDED
 
     @property
     def configurable(self) -> ConfigurableProblem:
@@ -150,6 +155,8 @@ def display_name(name: str) -> str:
     module, inside = split_reference(name)
     if module == IN_MEMORY:
         return inside
+    if module == RECORDED:
+        return f"{RECORDED}:{Path(inside).name}"
     return f"{Path(module).name}:{inside}" if module.endswith(".py") else name
 
 

@@ -14,6 +14,7 @@ from fmnas.platform.config.errors import format_errors, format_unknown, format_v
 from fmnas.platform.config.schema import (
     ALL_PAIRS,
     AUTHORS,
+    AUTO,
     INSTANT,
     SIMULATED,
     Config,
@@ -117,9 +118,14 @@ def _check_epochs(config: Config, _: ProblemEntry) -> Iterator[str]:
         yield "checkpoints.continue_promoted = true: set checkpoints.every as well, e.g. to 5"
 
 
-def _check_simulation(config: Config, _: ProblemEntry) -> Iterator[str]:
+def _check_simulation(config: Config, entry: ProblemEntry) -> Iterator[str]:
     workers = config.workers
-    if workers.suggestions == INSTANT and workers.kind != SIMULATED:
+    if entry.is_recorded and workers.kind not in (AUTO, SIMULATED):
+        yield (
+            f"workers.kind = {format_value(workers.kind)}: must be {SIMULATED} for a recorded problem, whose trials "
+            "take their recorded seconds; leave out workers.kind"
+        )
+    elif workers.suggestions == INSTANT and workers.kind != SIMULATED and not entry.is_recorded:
         yield f"workers.suggestions = {INSTANT!r}: only for workers.kind = {SIMULATED}, here {workers.kind}"
 
 
@@ -130,7 +136,7 @@ CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]]
     _check_fixed: frozenset({"problem", "fixed", "initial_design"}),
     _check_problem_keys: frozenset({"problem", "data", "fidelity", "checkpoints", "objective"}),
     _check_epochs: frozenset({"fidelity", "checkpoints"}),
-    _check_simulation: frozenset({"workers"}),
+    _check_simulation: frozenset({"problem", "workers"}),
 }
 """Check -> the top keys that it reads."""
 

@@ -133,7 +133,9 @@ def _resolve(config: Config, entry: ProblemEntry) -> Config:
     """The configuration with the values that follow from others in place of null and auto."""
     settings, workers = entry.with_defaults(config.problem_settings), config.workers
     kind = workers.kind
-    if kind == AUTO:  # in-process for a function that takes milliseconds, unless several workers are asked for
+    if kind == AUTO and entry.is_recorded:
+        kind = SIMULATED
+    elif kind == AUTO:  # in-process for a function that takes milliseconds, unless several workers are asked for
         is_concurrent = any(optimizer.concurrency > 1 for optimizer in config.optimizers)
         wants_workers = is_concurrent or workers.model_fields_set & {"count", "cpus", "gpus"}
         kind = IN_PROCESS if entry.takes_milliseconds and not wants_workers else RAY

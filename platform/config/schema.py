@@ -75,8 +75,8 @@ class WorkersConfig(Section):
     kind: Literal["auto", "ray", "in-process", "simulated"] = AUTO
     """ray; in-process: one trial at a time in the driver's process, for a debugger and for functions that take
     milliseconds; simulated: in the driver's process, too, but time is computed, and a trial takes the seconds that its
-    evaluation reports; auto: in-process for the synthetic and engineering functions of the registry unless count,
-    cpus, gpus, an optimizer's concurrency or --address is given, else ray."""
+    evaluation reports; auto: simulated for a recorded problem, in-process for the synthetic and engineering functions
+    of the registry unless count, cpus, gpus, an optimizer's concurrency or --address is given, else ray."""
     count: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = AUTO
     """Number of workers. auto: what fits on the cluster and the runs can use; simulated, what the runs can use."""
     cpus: float = Field(default=1, ge=MIN_RESOURCE, le=100_000)
@@ -250,8 +250,9 @@ class Config(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["my-experiment"])
     """Name of the experiment, of its folder in runs/ and in MLflow; defaults to the file's name."""
     problem: str = Field(examples=["joint"])
-    """A name of the registry (`fmnas list problems`), or a user-defined problem as FILE.py:NAME or MODULE:NAME; a file
-    is searched for in the current folder, then beside the configuration."""
+    """A name of the registry (`fmnas list problems`); a user-defined problem as FILE.py:NAME or MODULE:NAME; or the
+    results that `fmnas record` wrote, as recorded:FILE.npz. A file is searched for in the current folder, then beside
+    the configuration."""
     optimizers: list[OptimizerConfig] = Field(min_length=1, examples=["[bo-fm, random]"])
     """The optimizers to compare: names, or mappings with options."""
     repeats: int = Field(default=1, ge=1, le=1000)

@@ -24,7 +24,7 @@ from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
 from fmnas.platform.problems import is_user_defined
-from fmnas.platform.registry import IN_MEMORY, split_reference
+from fmnas.platform.registry import IN_MEMORY, RECORDED, split_reference
 
 MUTABLE_KEYS = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """Keys that a resume may change: where and how fast trials run, and which differences a report tests.
@@ -187,9 +187,9 @@ def announce_user_code(directory: RunDirectory, events: Sequence[Event], notify:
     """Notify which files and modules are about to be imported."""
     configs = [*(event.config for event in config_events(events)), _read_yaml(directory) or {}]
     modules = dict.fromkeys(split_reference(name)[0] for config in configs for name in user_references(config))
-    modules.pop(IN_MEMORY, None)
-    if modules:
-        notify(f"importing {', '.join(map(cut, modules))}, named in {directory.root}")
+    code = [module for module in modules if module not in (IN_MEMORY, RECORDED)]
+    if code:
+        notify(f"importing {', '.join(map(cut, code))}, named in {directory.root}")
 
 
 def _fixed_differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
