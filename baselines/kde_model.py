@@ -13,8 +13,9 @@ import numpy as np
 
 from fmnas.baselines.external import suppress_logs
 from fmnas.baselines.space_conversion import configuration_space, from_configspace, to_configspace
-from fmnas.optimizers import Suggestion
+from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 MAX_PICKS = 20
@@ -27,13 +28,12 @@ class DensityModel:
     """hpbandster's config generator. It uses numpy's global random state: activate an `IsolatedRNG` around calls."""
 
     def __init__(self, space: Space, **options: Any) -> None:
-        """options: those of hpbandster's generator."""
+        """options: those of hpbandster's generator. Raises OptimizerError if hpbandster is not installed."""
         self.space = space
         self._fallbacks = _FallbackLogHandler()
         self._configuration_space = configuration_space(space)
         with suppress_logs("hpbandster"):
-            from hpbandster.optimizers.config_generators import bohb
-
+            bohb = optional_module("hpbandster.optimizers.config_generators.bohb", "optimizer bohb", OptimizerError)
             self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger, **options)
 
     def seed(self, number: int) -> None:

@@ -1,5 +1,7 @@
 """BOHB: its brackets, its promotions, its model and what happens when the model fails."""
 
+import subprocess
+import sys
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,7 @@ from fmnas.baselines.external import suppress_logs
 from fmnas.baselines.kde_model import MAX_PICKS
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.isolation import IsolatedRNG
-from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial
+from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial, errors
 from fmnas.search_spaces.records import FALLBACK, MODEL, PROMOTION, RANDOM
 
 pytestmark = pytest.mark.slow
@@ -280,3 +282,30 @@ def test_hpbandsters_own_bohb_proposes_the_same(epochs: int, count: int) -> None
             ours.tell(trial, loss)
             theirs.tell(job, loss)
     assert models > 15
+
+
+def test_it_does_not_need_the_one_dependency_that_must_be_compiled() -> None:
+    code = """
+import sys
+sys.modules["netifaces"] = None
+from fmnas.baselines import BOHB
+from fmnas.search_spaces import Integer, Real, Space
+optimizer = BOHB(Space([Real("x", 0, 1), Integer("k", 0, 4)]), epochs=3)
+origins = []
+for _ in range(40):
+    trial = optimizer.ask()
+    origins.append(trial.origin)
+    optimizer.tell(trial, trial.configuration["x"])
+assert origins.count("model") > 5, origins
+assert not hasattr(sys.modules["netifaces"], "ifaddresses")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_hpbandster_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ModuleNotFoundError(name, name=name)
+
+    monkeypatch.setattr(errors, "import_module", missing)
+    with pytest.raises(OptimizerError, match="optimizer bohb needs hpbandster.*pip install --no-deps hpbandster"):
+        BOHB(SPACE)
