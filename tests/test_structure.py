@@ -33,7 +33,7 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_270,
+    "search_spaces": 1_275,
     "trainers": 4_757,
     "optimizers": 3_670,
     "baselines": 3_975,

@@ -307,5 +307,5 @@ def test_without_hpbandster_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
         raise ModuleNotFoundError(name, name=name)
 
     monkeypatch.setattr(errors, "import_module", missing)
-    with pytest.raises(OptimizerError, match="optimizer bohb needs hpbandster.*pip install --no-deps hpbandster"):
+    with pytest.raises(OptimizerError, match="--no-deps hpbandster"):
         BOHB(SPACE)
