@@ -15,6 +15,7 @@ from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
+from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import PROMOTION, RANDOM
 
 ConfigID = tuple[int, int, int]
@@ -24,7 +25,8 @@ ConfigID = tuple[int, int, int]
 class Hyperband(Optimizer):
     """The best of each rung are promoted once all of its trials have ended; meanwhile the next bracket begins.
 
-    Short trainings cost their epochs. It takes no initial design. A trial without a result leaves its bracket.
+    Short trainings cost their epochs. It takes no initial design. A trial without a result leaves its bracket. Raises
+    OptimizerError if hpbandster is not installed.
 
     eta: one of eta trials of a rung is promoted to the next one, which trains eta times as long.
     min_epochs: epochs of the shortest trainings, at least.
@@ -37,6 +39,10 @@ class Hyperband(Optimizer):
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs)
         check_options(type(self), eta=eta, min_epochs=min_epochs)
+        with suppress_logs("hpbandster"):
+            optional_module(
+                "hpbandster.optimizers.iterations", f"optimizer {type(self).__name__.lower()}", OptimizerError
+            )
         self.brackets = brackets(epochs, eta, min_epochs)
         self._iterations: list[Any] = []
         self._opened = 0

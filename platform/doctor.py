@@ -11,14 +11,14 @@ from fmnas.search_spaces import FmnasError
 from fmnas.search_spaces.errors import install_command
 
 OPTIONAL = {
-    "hpbandster": "bohb",
+    "hpbandster": "bohb and hyperband",
     "xgboost": "xgb_* problems",
     "optuna": "tpe",
     "smac": "smac",
     "botorch": "botorch",
     "Box2D": "robot_pushing",
 }
-"""Optional module -> the problems or the optimizer that need it."""
+"""Optional module -> the problems or the optimizers that need it."""
 MIN_FREE_GIGABYTES = 2.0
 
 

@@ -27,7 +27,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "Box2D": "box2d"}
 """The distribution of a module, where its name differs. `xgboost` would install CUDA's libraries, too."""
 WITHOUT_DEPENDENCIES = {"hpbandster"}
-"""What BOHB needs of its dependencies is required by fmnas; netifaces, which must be compiled, is not needed."""
+"""What fmnas needs of its dependencies is required by fmnas; netifaces, which must be compiled, is not needed."""
 
 
 def install_command(module: str) -> str:

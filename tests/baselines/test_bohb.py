@@ -12,6 +12,7 @@ import pytest
 from fmnas.baselines import BOHB
 from fmnas.baselines.brackets import brackets
 from fmnas.baselines.external import suppress_logs
+from fmnas.baselines.hyperband import Hyperband
 from fmnas.baselines.kde_model import MAX_PICKS
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.isolation import IsolatedRNG
@@ -302,10 +303,11 @@ assert not hasattr(sys.modules["netifaces"], "ifaddresses")
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_without_hpbandster_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", [BOHB, Hyperband])
+def test_without_hpbandster_it_says_how_to_get_it(method: type[Hyperband], monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         raise ModuleNotFoundError(name, name=name)
 
     monkeypatch.setattr(errors, "import_module", missing)
-    with pytest.raises(OptimizerError, match="--no-deps hpbandster"):
-        BOHB(SPACE)
+    with pytest.raises(OptimizerError, match=f"{method.__name__.lower()} .*--no-deps hpbandster"):
+        method(SPACE)
