@@ -12,6 +12,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch torchvision
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps hpbandster
 	touch $(INSTALLED)
 
 # A second `make run` resumes the first, or prints its table again. To start over, remove runs/quickstart.

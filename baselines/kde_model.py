@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from fmnas.baselines.external import suppress_logs
-from fmnas.baselines.space_conversion import configuration_space, from_configspace
-from fmnas.optimizers import Suggestion
-from fmnas.search_spaces import Space
+from fmnas.baselines.space_conversion import configuration_space, from_configspace, to_configspace
+from fmnas.optimizers import OptimizerError, Suggestion
+from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 MAX_PICKS = 20
@@ -27,21 +28,24 @@ class DensityModel:
     """hpbandster's config generator. It uses numpy's global random state: activate an `IsolatedRNG` around calls."""
 
     def __init__(self, space: Space, **options: Any) -> None:
-        """options: those of hpbandster's generator."""
+        """options: those of hpbandster's generator. Raises OptimizerError if hpbandster is not installed."""
         self.space = space
         self._fallbacks = _FallbackLogHandler()
         self._configuration_space = configuration_space(space)
         with suppress_logs("hpbandster"):
-            from hpbandster.optimizers.config_generators import bohb
-
+            bohb = optional_module("hpbandster.optimizers.config_generators.bohb", "optimizer bohb", OptimizerError)
             self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger, **options)
 
     def seed(self, number: int) -> None:
         """Seed ConfigSpace's random generator."""
         self._configuration_space.seed(number)
 
-    def observe(self, job: Any) -> None:
+    def observe(self, configuration: Configuration, budget: float, objective: float) -> None:
         """Add a result and refit the model of its budget; this draws no random numbers."""
+        from hpbandster.core.dispatcher import Job
+
+        job = Job(None, config=to_configspace(self.space, configuration), budget=budget)
+        job.result = {"loss": objective}
         self.generator.new_result(job)
         if self.space.constraints:
             for models in self.generator.kde_models.values():

@@ -1,6 +1,6 @@
 """docs/results.md and its figures: each problem's own table beside the published one. See paper_tables.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -44,7 +44,9 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
         for taken in (one for one in all_taken if one.facts.problem == problem):
             name = f"{problem}-{taken.facts.seed}" if taken.facts.seed != PAPER_PROTOCOL else problem
             figure(taken, folder / f"{name}.png")
-            parts += [paragraph(protocol(taken) + mismatch(taken, about)), table(taken, about)]
+            parts += [paragraph(protocol(taken) + mismatch(taken, about)), table(taken, about, competing(taken, about))]
+            kernels = of_kernels(taken, about)
+            parts += ["bo-fm's kernels:", table(taken, about, ["bo-fm", *kernels])] if kernels else []
             parts += [paragraph(f"[{i}] {text}") for i, text in enumerate(footnotes(taken), start=1)]
             parts.append(f"![{problem}](results/{name}.png)")
     (docs / "results.md").write_text("\n\n".join(part.strip() for part in parts) + "\n")
@@ -62,7 +64,8 @@ def overview(all_taken: Sequence[Taken]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for taken in all_taken:
-        facts, order, names = taken.facts, rank_optimizers(taken), ", ".join(first(taken))
+        facts, names = taken.facts, ", ".join(first(taken))
+        order = rank_optimizers(taken, competing(taken, {}))
         place, about = MISSING, []
         if "bo-fm" in order:
             place = "1" if "bo-fm" in first(taken) else str(order.index("bo-fm") + 1)
@@ -88,7 +91,7 @@ def is_tuned(taken: Taken) -> bool:
 
 def first(taken: Taken) -> list[str]:
     """Those with the lowest mean; several where they differ by rounding alone."""
-    means = {name: float(taken.bests(name).mean()) for name in rank_optimizers(taken)}
+    means = {name: float(taken.bests(name).mean()) for name in rank_optimizers(taken, competing(taken, {}))}
     least = min(means.values())
     return [name for name, mean in means.items() if mean - least <= ROUNDING * abs(least)]
 
@@ -98,10 +101,23 @@ def name_of(taken: Taken) -> str:
     return taken.facts.problem + ("" if taken.facts.seed == PAPER_PROTOCOL else f", seed {taken.facts.seed}")
 
 
-def rank_optimizers(taken: Taken) -> list[str]:
-    """Labels by their means, the lowest first."""
-    means = {name: float(taken.bests(name).mean()) for name in taken.facts.optimizers}
+def rank_optimizers(taken: Taken, labels: Collection[str]) -> list[str]:
+    """Those that were run, by their means, the lowest first."""
+    means = {name: float(taken.bests(name).mean()) for name in taken.facts.optimizers if name in labels}
     return sorted(means, key=lambda name: (means[name], name))
+
+
+def of_kernels(taken: Taken, about: Mapping[str, Any]) -> list[str]:
+    """Labels of bo-fm's other kernels that were run or published."""
+    entries = load_config(f"paper/{taken.facts.problem}").optimizers
+    known = {*taken.facts.optimizers, *about.get("rows", {})}
+    return [entry.label for entry in entries if "kernel" in entry.options and entry.label in known]
+
+
+def competing(taken: Taken, about: Mapping[str, Any]) -> list[str]:
+    """Labels of all others that were run or published."""
+    kernels = of_kernels(taken, about)
+    return [label for label in dict.fromkeys([*taken.facts.optimizers, *about.get("rows", {})]) if label not in kernels]
 
 
 def protocol(taken: Taken) -> str:
@@ -135,6 +151,9 @@ def not_run(taken: Taken) -> str:
     """Which of the configuration's optimizers have not been run, if there are some."""
     planned = [entry.label for entry in load_config(f"paper/{taken.facts.problem}").optimizers]
     missing = [name for name in planned if name not in taken.facts.optimizers]
+    if not of_kernels(taken, {}):
+        others = of_kernels(taken, {"rows": planned})
+        missing = [name for name in missing if name not in others] + ["bo-fm's other kernels"]
     return f" Not run: {', '.join(missing)}." if missing else ""
 
 
@@ -164,12 +183,16 @@ def remarks(competitor: Competitor) -> list[str]:
 def footnotes(taken: Taken) -> list[str]:
     """All remarks on a table, in the order of its rows, each once."""
     return list(
-        dict.fromkeys(text for name in rank_optimizers(taken) for text in remarks(taken.facts.optimizers[name]))
+        dict.fromkeys(
+            text
+            for name in rank_optimizers(taken, taken.facts.optimizers)
+            for text in remarks(taken.facts.optimizers[name])
+        )
     )
 
 
-def table(taken: Taken, about: Mapping[str, Any]) -> str:
-    """Ours by rank, then what was published of others alone."""
+def table(taken: Taken, about: Mapping[str, Any], labels: Collection[str]) -> str:
+    """Of these labels ours by rank, then what was published of others alone."""
     theirs, notes, end = about.get("rows", {}), footnotes(taken), taken.facts.evaluations
     moments = (end // 2, end) if end == TWO_COLUMNS else (end,)
     budget = f", at {about['evaluations']}" if "evaluations" in about else ""
@@ -177,7 +200,7 @@ def table(taken: Taken, about: Mapping[str, Any]) -> str:
     columns = ["optimizer", *(f"at {moment}" for moment in moments), "lower than bo-fm", "within 0.1%", "by method"]
     columns += ["seconds", head]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for name in rank_optimizers(taken):
+    for name in rank_optimizers(taken, labels):
         competitor = taken.facts.optimizers[name]
         marks = ", ".join(str(notes.index(text) + 1) for text in remarks(competitor))
         values = [plus_minus(taken.bests(name, moment)) for moment in moments]
@@ -189,7 +212,7 @@ def table(taken: Taken, about: Mapping[str, Any]) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     for name, pair in theirs.items():
-        if name not in taken.facts.optimizers:
+        if name in labels and name not in taken.facts.optimizers:
             lines.append(f"| {name} | {' | '.join([MISSING] * (len(columns) - 2))} | {format_published(pair)} |")
     return "\n".join(lines)
 

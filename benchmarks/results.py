@@ -46,6 +46,8 @@ NAMES = {
     "proddif": "ProdDif",
     "addlap": "AddLap",
     "adddif": "AddDif",
+    "mixture": "mixture",
+    "kernel-modulated": "kernel-modulated",
     "paper": "ModLap, `mode: paper`",
     "regularized-evolution": "regularized evolution",
     "random": "random search",

@@ -1,15 +1,15 @@
 """What BO-FM has found after 100 evaluations of problems that cost nothing, or next to nothing.
 
     python benchmarks/sample_efficiency.py [--quick] [--json FILE] [--methods modlap ...] [--problems ...] [--seeds N]
-        [--first-seed K | --fresh | --seeds-from FILE] [--noise SD]
+        [--first-seed K | --fresh | --seeds-from FILE] [--noise SD] [--evaluations N]
     python benchmarks/sample_efficiency.py --table FILE
 
 On Func2C, Func3C and Ackley5C each seed starts from ten points by the recipe of the paper's authors (seeds 0 to 4 are
-theirs), on the others from ten random ones, on Ackley53C from twenty; there are 100 evaluations in all. --noise adds a
-normal error to each objective that an optimizer receives; the value that counts is the one without it, of the trial
-that looked best.
+theirs), on the others from ten random ones, on Ackley53C from twenty. There are 100 evaluations in all, unless
+--evaluations gives another number. --noise adds a normal error to each objective that an optimizer receives; the value
+that counts is the one without it, of the trial that looked best.
 
-Methods: BO-FM's six kernels in the default mode; `paper`, ModLap in the paper's mode (a CPU-minute a run);
+Methods: BO-FM's kernels in the default mode; `paper`, ModLap in the paper's mode (a CPU-minute a run);
 regularized-evolution; random.
 
 Runs are made one after the other, and FILE is written after each. The same FILE given again is continued, with its
@@ -23,6 +23,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -33,13 +34,13 @@ from results import Results, Row, commit_here, line, markdown
 
 from fmnas.baselines import RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, random_design
-from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.platform.problems import problem as registered
 from fmnas.search_spaces import Configuration, Space
 from fmnas.trainers.contract import Trainer
 from fmnas.trainers.problem import Problem, authors_points
 
-METHODS = (*FAST_KERNELS, "random")
+METHODS = (*get_args(KernelName), "random")
 OPTIONAL = ("paper", "regularized-evolution")
 DESIGNED_ON = ("func2c", "func3c", "ackley5c")
 OTHERS = {
@@ -115,6 +116,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS + OPTIONAL)
     parser.add_argument("--problems", nargs="+", default=DESIGNED_ON, choices=[*DESIGNED_ON, *OTHERS])
     parser.add_argument("--noise", type=float, default=0.0, metavar="SD", help="of each objective that is observed")
+    parser.add_argument("--evaluations", type=int, metavar="N", help=f"of each run; {EVALUATIONS} by default")
     files = parser.add_mutually_exclusive_group()
     files.add_argument("--json", type=Path, metavar="FILE", help="where results go; an existing one is continued")
     files.add_argument("--resume", type=Path, metavar="FILE", help="the same, of a FILE that must exist")
@@ -148,7 +150,7 @@ def main() -> None:
     commit_here()  # before anything is measured: what is imported is what runs
     print(results.seeds)
     methods = ["modlap", "random"] if arguments.quick else arguments.methods
-    evaluations = 40 if arguments.quick else EVALUATIONS
+    evaluations = arguments.evaluations or (40 if arguments.quick else EVALUATIONS)
     wanted = [
         Row(problem, method, evaluations, arguments.noise) for problem in arguments.problems for method in methods
     ]

@@ -30,7 +30,7 @@ from fmnas.trainers.problem import ProblemSettings
 SYNTHETIC = {
     name: row.target for name, row in REGISTERED.items() if isinstance(row.target, Problem) and row.target.function
 }
-TABLES = ("nusvr_diabetes", "dt_wine", "mlp_digits")
+TABLES = ("nusvr_diabetes", "dt_wine", "mlp_digits", "xgb_table", "robot_pushing")
 PROBLEMS = (*SYNTHETIC, *TABLES)
 PARTS = 32
 """The number of intervals of a continuous variable on which a function of it is constant."""

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers import BOFM, OptimizerError
-from fmnas.optimizers.gp.fm_kernel import fm_parameters
-from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS, KernelName
+from fmnas.optimizers.gp.frequency_modulation import KernelName, Modulated
+from fmnas.optimizers.gp.power_kernel import POWER_KERNELS, build_kernel
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 
@@ -40,18 +40,29 @@ with warnings.catch_warnings():
     from gpytorch.kernels import ScaleKernel
     from gpytorch.priors import LogNormalPrior
 
-    from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
+    from fmnas.optimizers.kernels import (
+        AddDif,
+        AddLap,
+        FormulaKernel,
+        GraphKernel,
+        ModDif,
+        ModLap,
+        PositiveKernel,
+        ProdDif,
+        ProdLap,
+        attribute_of,
+    )
 
 KERNELS: dict[str, type[GraphKernel]] = {
     kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)
 }
-"""The paper's six kernels by BOFM's option `kernel`."""
+"""The paper's six kernels by BOFM's option `kernel`; the others are in POWER_KERNELS."""
 
 
 class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
     """A SingleTaskGP with a scaled frequency-modulated kernel; outcomes have separate parameters.
 
-    kernel: one of KERNELS. options: of SingleTaskGP; outcomes are standardised by default. Raises OptimizerError for
+    kernel: as BOFM's. options: of SingleTaskGP; outcomes are standardised by default. Raises OptimizerError for
     an unknown kernel or invalid train_X.
     """
 
@@ -66,18 +77,25 @@ class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
         super().__init__(train_X, train_Y, covar_module=covariance, **options)
 
 
-def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None = None) -> GraphKernel:
+def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None = None) -> PositiveKernel:
     """Return a kernel on encoded configurations, on average 1 on the diagonal, with BO-FM's priors."""
-    kernel = KERNELS[name](space, normalised=True, batch_shape=batch_shape)
-    D, P = len(space.continuous), len(space.discrete)
-    combination = FAST_KERNELS[name].combination
-    for parameter in fm_parameters(D, max(P, 1), combination, has_graphs=P > 0):
-        attribute, prior = "lengthscale" if parameter.name == "theta" else parameter.name, parameter.prior
-        if not hasattr(kernel, attribute) or not getattr(kernel, attribute).numel():
+    kernel = (
+        KERNELS[name](space, normalised=True, batch_shape=batch_shape)
+        if name in KERNELS
+        else FormulaKernel(POWER_KERNELS[name](space, Modulated()), batch_shape=batch_shape)
+    )
+    for parameter in build_kernel(space, name, blended=False).parameters:
+        attribute, prior = attribute_of(parameter), parameter.prior
+        if not hasattr(kernel, f"raw_{attribute}") or not kernel.value(attribute).numel():
             continue
         assert prior is not None, "all parameters have a prior"
-        kernel.register_prior(f"{attribute}_prior", LogNormalPrior(math.log(prior.median), prior.deviation), attribute)
-        setattr(kernel, attribute, prior.median)
+        kernel.register_prior(
+            f"{attribute}_prior",
+            LogNormalPrior(math.log(prior.median), prior.deviation),
+            lambda module, attribute=attribute: module.value(attribute),
+            lambda module, value, attribute=attribute: module.set_value(attribute, value),
+        )
+        kernel.set_value(attribute, prior.median)
     return kernel
 
 

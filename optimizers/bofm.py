@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.fit import PAPER_FIT
-from fmnas.optimizers.gp.fm_kernel import FMKernel
-from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS, KernelName
+from fmnas.optimizers.gp.frequency_modulation import KernelName
+from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping
+from fmnas.optimizers.gp.power_kernel import build_kernel
 from fmnas.optimizers.gp.search import PAPER_SEARCH
 from fmnas.optimizers.optimizer import check_budget
 from fmnas.optimizers.options import check_options
@@ -20,7 +21,7 @@ ModeName = Literal["default", "paper"]
 class Mode(ModelSettings):
     """Settings of BO-FM; fit, search and warpings are those of `ModelSettings`.
 
-    blended: whether ModLap and ModDif have additive terms (frequency_modulation.py).
+    blended: whether modulated kernels have additive terms (frequency_modulation.py).
     """
 
     warpings: tuple[Warping, ...] = WARPINGS
@@ -37,7 +38,7 @@ MODES: dict[ModeName, Mode] = {
 class BOFM(BayesianOptimizer):
     """A Gaussian process with a frequency-modulated kernel, expected improvement, and alternating search.
 
-    kernel: one of FAST_KERNELS; "modlap" is the paper's method.
+    kernel: "modlap" is the paper's method; docs/bo-fm.md describes the others.
     mode: one of MODES, or a custom Mode.
     evaluations: not used; accepted because other optimizers need the budget.
     The other parameters are those of `BayesianOptimizer`.
@@ -63,8 +64,8 @@ class BOFM(BayesianOptimizer):
         check_budget(evaluations)
         super().__init__(space, **others)
         self.settings = self.mode = MODES[mode] if isinstance(mode, str) else mode
-        self._form = (FAST_KERNELS | BLENDED_KERNELS if self.mode.blended else FAST_KERNELS)[kernel]
+        self._kernel: KernelName = kernel
 
-    def kernel(self, space: Space) -> FMKernel:
-        """Return the fast implementation of the chosen kernel."""
-        return FMKernel(space, self._form)
+    def kernel(self, space: Space) -> Kernel:
+        """Return the chosen kernel."""
+        return build_kernel(space, self._kernel, blended=self.mode.blended)

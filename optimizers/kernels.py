@@ -15,26 +15,53 @@
 
 With `normalised`, each factor is divided by its mean over the spectrum at d2 = 0, as in BO-FM's Gaussian process: the
 product of all factors at x = x' is then 1 on average.
+`FormulaKernel` makes a kernel for gpytorch of any formula that torch differentiates, e.g. of gp/power_kernel.py.
 A space without continuous variables has d2 = 0; one without discrete variables has one factor f(0, d2).
 """
 
 from typing import Any
 
 import gpytorch
+import numpy as np
 import torch
 from gpytorch.constraints import Positive
 from torch import Tensor
 
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation, ModulatedDiffusion, ModulatedLaplacian
+from fmnas.optimizers.gp.parameters import Parameter
+from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
 
 
 def _positive(name: str, meaning: str) -> Any:
     """Return a property for a parameter registered by `_add_parameter`."""
-    return property(lambda self: self._value(name), lambda self, value: self._set(name, value), doc=meaning)
+    return property(lambda self: self.value(name), lambda self, value: self.set_value(name, value), doc=meaning)
 
 
-class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
+class PositiveKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
+    """Base class of kernels with positive parameters [*batch, size] in double precision."""
+
+    def _add_parameter(self, name: str, size: int) -> None:
+        raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, size, dtype=torch.float64))
+        self.register_parameter(f"raw_{name}", raw)
+        self.register_constraint(f"raw_{name}", Positive())
+
+    def value(self, name: str) -> Tensor:
+        """Return a parameter [*batch, size]."""
+        return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
+
+    def set_value(self, name: str, value: Any) -> None:
+        """Set a parameter to a number or [*batch, size]."""
+        raw = getattr(self, f"raw_{name}")
+        value = torch.as_tensor(value, dtype=raw.dtype)
+        if value.dim() > raw.dim():  # accept gpytorch's shape [*batch, 1, D]
+            value = value.squeeze(-2)
+        constraint = getattr(self, f"raw_{name}_constraint")
+        self.initialize(**{f"raw_{name}": constraint.inverse_transform(value.expand_as(raw))})
+
+
+class GraphKernel(PositiveKernel):
     """Base class: the spectra of a space, theta, and one beta per discrete variable, in double precision.
 
     forward: k(x1, x2) [..., n, m], or its diagonal [..., n].
@@ -55,22 +82,6 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
             self.register_buffer(f"eigenvectors_{p}", torch.tensor(eigenvectors))
         self._add_parameter("lengthscale", self.D)
         self._add_parameter("beta", self.P)
-
-    def _add_parameter(self, name: str, size: int) -> None:
-        raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, size, dtype=torch.float64))
-        self.register_parameter(f"raw_{name}", raw)
-        self.register_constraint(f"raw_{name}", Positive())
-
-    def _value(self, name: str) -> Tensor:
-        return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
-
-    def _set(self, name: str, value: Any) -> None:
-        raw = getattr(self, f"raw_{name}")
-        value = torch.as_tensor(value, dtype=raw.dtype)
-        if value.dim() > raw.dim():  # accept gpytorch's shape [*batch, 1, D]
-            value = value.squeeze(-2)
-        constraint = getattr(self, f"raw_{name}_constraint")
-        self.initialize(**{f"raw_{name}": constraint.inverse_transform(value.expand_as(raw))})
 
     def _squared_distance(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
         """Return d2 [..., n, m], or [..., n] for the diagonal."""
@@ -164,3 +175,42 @@ class AddDif(AddLap):
     """RBF plus diffusion."""
 
     modulation = ModulatedDiffusion()
+
+
+class FormulaKernel(PositiveKernel):
+    """An AutogradKernel (gp/autograd_kernel.py) on encoded configurations, with its parameters; theta is `lengthscale`.
+
+    forward: k(x1, x2) [..., n, m], or its diagonal [..., n].
+    """
+
+    def __init__(self, kernel: AutogradKernel, *, batch_shape: torch.Size | None = None) -> None:
+        super().__init__(batch_shape=torch.Size(batch_shape or ()))
+        self.kernel = kernel
+        for parameter in kernel.parameters:
+            if not parameter.is_fixed:
+                self._add_parameter(attribute_of(parameter), parameter.size)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        a, b = (x1, x2) if diag else (x1[..., None, :], x2[..., None, :, :])
+        k = 2 if diag else 3
+        a, b, _ = torch.broadcast_tensors(a, b, torch.empty(*self.batch_shape, *[1] * k))  # [..., *batch, n, m, D + P]
+        members = [(at, (..., *at, *[slice(None)] * k)) for at in np.ndindex(*self.batch_shape)]
+        return torch.stack([self._r(a[rows], b[rows], at) for at, rows in members], -k).reshape(a.shape[:-1])
+
+    def _r(self, a: Tensor, b: Tensor, at: tuple[int, ...]) -> Tensor:
+        """Return the correlations of x, x' [..., D + P] under the parameters of one member of the batch."""
+        values = {
+            p.name: torch.full((p.size,), p.bounds[0]).double() if p.is_fixed else self.value(attribute_of(p))[at]
+            for p in self.kernel.parameters
+        }
+        return self.kernel.r(self._points(a), self._points(b), values)
+
+    def _points(self, x: Tensor) -> Points:
+        D = len(self.kernel.space.continuous)
+        vertices = x[..., D:] if self.kernel.space.discrete else torch.zeros(*x.shape[:-1], 1)
+        return Points(x[..., :D], vertices.long())
+
+
+def attribute_of(parameter: Parameter) -> str:
+    """Return the name of a parameter in gpytorch."""
+    return "lengthscale" if parameter.name == "theta" else parameter.name

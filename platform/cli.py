@@ -129,6 +129,9 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     report = _add_command(subparsers, commands.report)
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     report.add_argument("--out", type=Path, metavar="DIR", help="default: in DIR; of several: runs/report-NAMES")
+    record = _add_command(subparsers, commands.record)
+    record.add_argument("directories", type=Path, metavar="DIR", nargs="+")
+    record.add_argument("--out", type=Path, metavar="FILE", required=True, help="of the results; ends with .npz")
     for function in (commands.replay, commands.sync):
         _add_command(subparsers, function, has_directory=True)
     ui = _add_command(subparsers, commands.ui)

@@ -173,6 +173,20 @@ def report(directories: Sequence[Path], out: Path | None) -> int:
     return ExitCode.DONE
 
 
+def record(directories: Sequence[Path], out: Path) -> int:
+    """Write the results of run directories to one file, a problem whose evaluations are looked up.
+
+    The directories must have the same objective. `problem: recorded:FILE` names the file in a configuration.
+    """
+    from fmnas.platform.recording import record_results
+
+    console = make_console()
+    written = record_results(directories, out, partial(print_line, console))
+    counts = f"results = {written.results}, configurations = {written.configurations}"
+    print_line(console, f"{out}: {counts}, experiments = {written.experiments}")
+    return ExitCode.DONE
+
+
 def replay(directory: Path) -> int:
     """Ask every optimizer again, and show where its suggestions differ.
 

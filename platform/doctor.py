@@ -8,10 +8,17 @@ from importlib.util import find_spec
 from fmnas.platform.environment import package_version, required_packages
 from fmnas.platform.errors import one_line
 from fmnas.search_spaces import FmnasError
-from fmnas.search_spaces.errors import PACKAGES
+from fmnas.search_spaces.errors import install_command
 
-OPTIONAL = {"xgboost": "xgb_* problems", "optuna": "tpe", "smac": "smac", "botorch": "botorch"}
-"""Optional module -> the problems or the optimizer that need it."""
+OPTIONAL = {
+    "hpbandster": "bohb and hyperband",
+    "xgboost": "xgb_* problems",
+    "optuna": "tpe",
+    "smac": "smac",
+    "botorch": "botorch",
+    "Box2D": "robot_pushing",
+}
+"""Optional module -> the problems or the optimizers that need it."""
 MIN_FREE_GIGABYTES = 2.0
 
 
@@ -47,8 +54,8 @@ def _check_packages() -> Iterator[CheckResult]:
     missing = [name for name in required_packages() if package_version(name) is None]
     found = f"not installed: pip install {' '.join(missing)}" if missing else "all required ones are installed"
     yield CheckResult("packages", not missing, found)
-    missing = [f"{PACKAGES.get(name, name)} (for {use})" for name, use in OPTIONAL.items() if find_spec(name) is None]
-    found = f"not installed: {', '.join(missing)}" if missing else "all installed"
+    missing = [f"for {use}: {install_command(name)}" for name, use in OPTIONAL.items() if find_spec(name) is None]
+    found = f"not installed; {'; '.join(missing)}" if missing else "all installed"
     yield CheckResult("optional packages", True, found)
 
 

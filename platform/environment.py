@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-OPTIONAL_PACKAGES = ("scikit-learn", "xgboost", "xgboost-cpu", "optuna", "smac", "botorch")
+OPTIONAL_PACKAGES = ("hpbandster", "scikit-learn", "xgboost", "xgboost-cpu", "box2d", "optuna", "smac", "botorch")
 """What some problems and optimizers need, beside the required packages."""
 GPU_DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
 """Of NVIDIA, AMD, and the Windows Subsystem for Linux: without one of them torch finds no GPU."""

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from fmnas.platform.errors import ConfigError, call_user_code
-from fmnas.platform.registry import IN_MEMORY, import_reference, split_reference
+from fmnas.platform.registry import IN_MEMORY, RECORDED, import_reference, split_reference
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
 OBJECTIVE_HINT = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"
@@ -38,6 +38,11 @@ class ProblemEntry:
     def takes_milliseconds(self) -> bool:
         """Whether it is one of trainers/functions, which are formulas."""
         return self.use.startswith("fmnas.trainers.functions.")
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it is a file of recorded results."""
+        return split_reference(self.use)[0] == RECORDED
 
     @property
     def configurable(self) -> ConfigurableProblem:
@@ -103,6 +108,9 @@ SUMMARIES = {
         "environmental_model_correct": "two spills found from concentrations, formula corrected: "
         "1 integer, 3 continuous",
     },
+    "functions.robot_pushing": {
+        "robot_pushing": "two simulated robots push two objects, by the package box2d: 10 integer, 4 continuous",
+    },
     "tables.support_vectors": {
         "nusvr_diabetes": "support vector regression on scikit-learn's diabetes table: 3 discrete, 3 continuous",
         "svm_boston": "support vector regression on the Boston table, from your file (data.root)",
@@ -117,6 +125,9 @@ SUMMARIES = {
         "4 discrete, 4 continuous",
         "xgb_fashion_mnist_small": "boosted trees on 9,000 images, not comparable with xgb_fashion_mnist: "
         "4 discrete, 4 continuous",
+    },
+    "tables.boosting_table": {
+        "xgb_table": "MiVaBO's xgboost task from a table of 2,000 recorded trainings: 3 discrete, 7 continuous",
     },
 }
 """Module of fmnas.trainers -> problem -> summary. The module holds the problem under its name in capitals."""
@@ -144,6 +155,8 @@ def display_name(name: str) -> str:
     module, inside = split_reference(name)
     if module == IN_MEMORY:
         return inside
+    if module == RECORDED:
+        return f"{RECORDED}:{Path(inside).name}"
     return f"{Path(module).name}:{inside}" if module.endswith(".py") else name
 
 

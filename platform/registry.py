@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 IN_MEMORY = "<minimize>"
 """The module in a reference to an object that was passed to `fmnas.api.minimize`."""
+RECORDED = "recorded"
+"""The module in a reference to a file of recorded results, e.g. "recorded:runs/table.npz"."""
 OPTUNA, OPTUNA_SAMPLERS = "optuna:", "optuna.samplers:"
 """The short and the full module of Optuna's samplers."""
 
@@ -54,6 +56,8 @@ class SourceFile:
 
 def split_reference(use: str) -> tuple[str, str]:
     """The module or file of a reference, and the name in it; either may be empty."""
+    if use.startswith(f"{RECORDED}:"):
+        return RECORDED, use.removeprefix(f"{RECORDED}:")
     if use.endswith(".py"):
         return use, ""
     module, _, name = use.rpartition(":")
@@ -62,24 +66,38 @@ def split_reference(use: str) -> tuple[str, str]:
 
 def absolute_reference(use: str) -> str:
     """The reference with the absolute path of its file."""
-    module, _ = split_reference(use)
-    if not module.endswith(".py"):
+    file = _file_of(use)
+    if not file:
         return use
     try:
-        return f"{Path(module).expanduser().resolve()}{use.removeprefix(module)}"
+        return _with_file(use, file, Path(file).expanduser().resolve())
     except (OSError, ValueError, RuntimeError):  # an unknown user's home, or not a path
         return use  # importing it reports the error
 
 
 def resolve_beside(use: str, folder: Path) -> str:
     """The reference with its file taken from a folder, if the current folder lacks the file and that one has it."""
-    module, _ = split_reference(use)
-    if not module.endswith(".py") or Path(module).is_absolute() or module.startswith("~"):
+    file = _file_of(use)
+    if not file or Path(file).is_absolute() or file.startswith("~"):
         return use
     with suppress(OSError):  # the name is too long for a file
-        if not Path(module).exists() and (folder / module).is_file():
-            return f"{folder / module}{use.removeprefix(module)}"
+        if not Path(file).exists() and (folder / file).is_file():
+            return _with_file(use, file, folder / file)
     return use
+
+
+def _file_of(use: str) -> str:
+    """The Python file or the recorded results of a reference; empty if it names a module."""
+    module, name = split_reference(use)
+    if module == RECORDED:
+        return name
+    return module if module.endswith(".py") else ""
+
+
+def _with_file(use: str, file: str, path: Path) -> str:
+    """The reference with another path of its file."""
+    before, _, after = use.rpartition(file)
+    return f"{before}{path}{after}"
 
 
 def import_reference(use: str) -> Any:
@@ -94,6 +112,10 @@ def import_reference(use: str) -> Any:
             f"{name} was passed to fmnas.api.minimize and is not in a file: call minimize again with the same "
             "function, space and out=DIR to resume it or to get its results"
         )
+    if module == RECORDED:
+        from fmnas.trainers.recorded import recorded_problem
+
+        return recorded_problem(Path(name))
     namespace = _import_module(module)
     if not hasattr(namespace, name):
         raise ConfigError(f"{module} has no {name}")
@@ -299,6 +321,9 @@ OPTIMIZERS = {
             "aging evolution with mixed mutations",
         ),
         ("bohb", "baselines.bohb:BOHB", "Hyperband with kernel density models (hpbandster)"),
+        ("dehb", "baselines.dehb:DEHB", "differential evolution in Hyperband's brackets"),
+        ("hyperband", "baselines.hyperband:Hyperband", "brackets of successive halving, random configurations"),
+        ("asha", "baselines.asha:ASHA", "asynchronous successive halving, random configurations"),
         ("cocabo", "baselines.cocabo:CoCaBO", "bandits for discrete variables, a Gaussian process for the rest"),
         ("casmopolitan", "baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
         ("bodi", "baselines.bodi:BODi", "a Gaussian process on distances to a dictionary of random anchors"),

@@ -24,8 +24,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
+PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "Box2D": "box2d"}
 """The distribution of a module, where its name differs. `xgboost` would install CUDA's libraries, too."""
+WITHOUT_DEPENDENCIES = {"hpbandster"}
+"""What fmnas needs of its dependencies is required by fmnas; netifaces, which must be compiled, is not needed."""
+
+
+def install_command(module: str) -> str:
+    """Return the command that installs the distribution of a module."""
+    flag = "--no-deps " if module in WITHOUT_DEPENDENCIES else ""
+    return f"pip install {flag}{PACKAGES.get(module, module)}"
 
 
 def optional_module(name: str, user: str, error: type[FmnasError]) -> Any:
@@ -36,8 +44,8 @@ def optional_module(name: str, user: str, error: type[FmnasError]) -> Any:
         return import_module(name)
     except ImportError as failure:
         if isinstance(failure, ModuleNotFoundError) and (failure.name or "").partition(".")[0] == module:
-            raise error(f"{user} needs {package}, which is not installed: pip install {package}") from None
+            raise error(f"{user} needs {package}, which is not installed: {install_command(module)}") from None
         raise error(
-            f"{user} needs {package}, which is installed but cannot be imported: {failure}; try: pip install --upgrade "
-            f"{package}"
+            f"{user} needs {package}, which is installed but cannot be imported: {failure}; try: "
+            f"{install_command(module)} --upgrade"
         ) from failure

@@ -101,6 +101,7 @@ class Evaluation:
     seconds: wall-clock time of the evaluation on its worker.
     diverged: whether any training's loss became non-finite (its error is then that of guessing).
     conditions: software and hardware of the trainings; None if the trainer does not report them.
+    seed_curves: [seeds][epochs], the curve of each seed; empty if the trainer does not report them.
     """
 
     objective: float
@@ -112,6 +113,7 @@ class Evaluation:
     seconds: float = 0.0
     diverged: bool = False
     conditions: Conditions | None = None
+    seed_curves: tuple[tuple[float, ...], ...] = ()
 
     @property
     def error(self) -> float | None:
@@ -126,5 +128,6 @@ class Evaluation:
     def from_dict(cls, data: Mapping[str, Any]) -> "Evaluation":
         """Invert `to_dict`."""
         conditions = None if data.get("conditions") is None else Conditions(**data["conditions"])
-        series = {name: tuple(data[name]) for name in ("errors", "curve")}
+        series: dict[str, Any] = {name: tuple(data[name]) for name in ("errors", "curve")}
+        series["seed_curves"] = tuple(map(tuple, data.get("seed_curves", ())))
         return cls(**{**data, **series, "conditions": conditions})

@@ -45,7 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "optuna-nsga": {"population_size": 4},
 }
 """What makes an optimizer quick, or lets few asks show what it does; of others, their defaults will do."""
-SHORT = ("bohb",)
+SHORT = ("bohb", "dehb", "hyperband", "asha")
 """Those that train for less than full fidelity, and promote."""
 
 

@@ -33,21 +33,21 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_270,
-    "trainers": 4_150,
-    "optimizers": 3_330,
-    "baselines": 3_520,
-    "integrations": 640,
+    "search_spaces": 1_275,
+    "trainers": 4_757,
+    "optimizers": 3_670,
+    "baselines": 3_975,
+    "integrations": 655,
     "testing": 440,
     "comparison": 4_090,
-    "platform": 9_290,
-    "platform/config": 1_110,
-    "platform/display": 830,
-    "platform/experiment": 2_300,
-    "platform/mlflow": 950,
-    "platform/report": 560,
-    "platform/runner": 810,
-    "platform/workers": 1_140,
+    "platform": 9_745,
+    "platform/config": 1_156,
+    "platform/display": 833,
+    "platform/experiment": 2_320,
+    "platform/mlflow": 951,
+    "platform/report": 575,
+    "platform/runner": 847,
+    "platform/workers": 1_283,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
@@ -184,7 +184,7 @@ def test_the_wheel_holds_the_tree(wheel: Path) -> None:
     data = [
         path
         for package in DEPENDENCIES
-        for kind in ("yaml", "j2", "css")
+        for kind in ("yaml", "j2", "css", "csv.gz", "json")
         for path in (ROOT / package).rglob(f"*.{kind}")
     ]
     tree = {f"fmnas/{relative(path)}" for path in (*MODULES, *data)}

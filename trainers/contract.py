@@ -26,6 +26,18 @@ class DeviceFailedError(FmnasError):
     """
 
 
+class NotRecordedError(TrainerError):
+    """A recorded problem has no result of this configuration at these epochs."""
+
+
+class RecordedFailureError(TrainingFailedError):
+    """The recorded result is a failure. seconds: what it took then."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason)
+        self.seconds = seconds
+
+
 class EvaluationStoppedError(FmnasError):
     """An evaluation was cancelled; it has no result."""
 

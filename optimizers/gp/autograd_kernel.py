@@ -142,12 +142,17 @@ class AutogradConditioned(ConditionedKernel[Tensor]):
         return self.kernel.matrix(points, self.points, self.values), self.kernel.r(points, points, self.values)
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        variable, vertex = numbered_vertices(self.kernel.space)
-        m, K = len(points), len(vertex)
-        V = points.V[:, None].repeat(1, K, 1)
-        V[:, torch.arange(K), variable] = vertex
-        r, own = self.correlate(Points(points.C.repeat_interleave(K, 0), V.reshape(m * K, -1)))
-        return r.reshape(m, K, -1), own.reshape(m, K)
+        r, own = self.correlate(neighbouring_points(self.kernel.space, points))
+        return r.reshape(len(points), -1, r.shape[1]), own.reshape(len(points), -1)
+
+
+def neighbouring_points(space: Space, points: Points) -> Points:
+    """Return the points [m K] after one variable is set to one of its vertices, for all K, ordered by point."""
+    variable, vertex = numbered_vertices(space)
+    K = len(vertex)
+    V = points.V[:, None].repeat(1, K, 1)
+    V[:, torch.arange(K), variable] = vertex
+    return Points(points.C.repeat_interleave(K, 0), V.flatten(0, 1))
 
 
 class PairKernel(Kernel):

@@ -6,11 +6,9 @@ Variables with the same number of distinct eigenvalues are processed together.
 
 | symbol | shape | meaning |
 |---|---|---|
-| B, M | | parameter sets evaluated together; pairs of points |
-| beta | [B, P] | frequency scale per discrete variable |
+| M | | pairs of points |
 | mu | [E] | distinct eigenvalues of a graph |
 | M_e | [V, V] | projector onto the eigenspace of mu_e |
-| N | [B, P] | normaliser: the mean of the factor (graph_part.py) over vertices at d = 0 |
 """
 
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Discrete, Floats
 
@@ -86,13 +83,13 @@ def _complete_size(variable: Discrete) -> int:
 
 
 class Factors:
-    """The discrete variables of a space under one frequency modulation.
+    """The discrete variables of a space.
 
-    additive: whether s (graph_part.py) is needed. order [P]: the variables ordered by group.
+    order [P]: the variables ordered by group. mu, share [P, E]: distinct eigenvalues, their shares of the dimensions;
+    E is the largest, and padding has the share 0.
     """
 
-    def __init__(self, space: Space, modulation: FrequencyModulation, additive: bool = False) -> None:
-        self.modulation, self.additive = modulation, additive
+    def __init__(self, space: Space) -> None:
         point = (np.zeros(1), np.ones((1, 1)))  # the graph with one vertex, if a space has no discrete variable
         self.spaces = [Eigenspaces(*spectrum) for spectrum in [v.spectrum for v in space.discrete] or [point]]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
@@ -100,10 +97,9 @@ class Factors:
         self.groups = self._group_variables(complete)
         self.order = torch.tensor([p for group in self.groups for p in group.members])
         self.terms = sum(len(group.members) * (1 if group.complete else group.mu.shape[1]) for group in self.groups)
-        # Eigenvalues and their shares of the dimensions [P, E], with the largest E; padding has the share 0.
-        self._mu = pad_sequence([space.mu for space in self.spaces], batch_first=True)
+        self.mu = pad_sequence([space.mu for space in self.spaces], batch_first=True)
         shares = [space.multiplicities / space.multiplicities.sum() for space in self.spaces]
-        self._share = pad_sequence(shares, batch_first=True)
+        self.share = pad_sequence(shares, batch_first=True)
 
     def _group_variables(self, complete: list[int]) -> list[Group]:
         keys: dict[tuple[int, int], list[int]] = {}
@@ -151,17 +147,3 @@ class Factors:
             chosen = [table[k].index_select(-2, V[:, p]) for k, p in enumerate(group.members)]  # [(E,) m, n]
             pairs.append(torch.stack(chosen).reshape(*table.shape[:-2], m * n))
         return pairs
-
-    def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return N and d log N / d log beta, each [B, P]."""
-        one = beta.new_ones(1)
-        b = beta[..., None] * self._mu
-        f = self.modulation.value(b, one)
-        N = (self._share * f).sum(-1)
-        decay = (self._share * f * self.modulation.decay(b, f)).sum(-1) / N
-        return N, self.modulation.offset - self.modulation.sign * decay
-
-    def diagonal(self, p: int, beta: Tensor) -> Tensor:
-        """Return the factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
-        space = self.spaces[p]
-        return space.diagonal(self.modulation.value(beta[p] * space.mu, beta.new_ones(1)))

@@ -11,6 +11,8 @@ Everything is analytic and batched. kernels.py has the same formulas for gpytorc
 | q, s | as d2 | graph parts (graph_part.py) |
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -26,27 +28,31 @@ from fmnas.search_spaces import Space
 THETA_BOUNDS, ALPHA_BOUNDS, BETA_BOUNDS, ODDS_BOUNDS = (1e-2, 1e2), (1e-4, 1e3), (1e-4, 1e3), (1e-3, 1e3)
 UNIT_DEVIATION = 12**-0.5  # standard deviation of the uniform distribution: the starts are in standardised units
 FIXED = (1.0, 1.0)
+CORRELATION = 0.5  # of the prior of two variables' parameters: how fast a function varies is partly common to all
 
 
-def fm_parameters(D: int, P: int, combination: Combination, has_graphs: bool) -> tuple[Parameter, ...]:
+def fm_parameters(D: int, P: int, *, scaled: bool, weighted: bool) -> tuple[Parameter, ...]:
     """Return theta, alpha, beta and odds for D continuous and P discrete variables; unused ones are fixed at 1.
 
-    Without discrete variables alpha is fixed, too: theta alone scales the distance.
+    scaled, weighted: whether alpha and odds are used. Without discrete variables theta alone scales the distance.
 
     Starts: theta ~ U(0.25, 2) in standardised units, beta ~ U(0, 2), w = 1/2, alpha ~ U(0, 2) / (D P): alpha d2 adds up
     over D dimensions and P factors, and with alphas of order 1 every fit would end in white noise. Smooth starts have
     a beta P times as large, because a product of P factors of 1/2 vanishes, too.
 
     Priors: alpha is divided by D P and beta multiplied by P, so that two random points are equally similar in large and
-    small spaces. The priors are proper and weak: about ten observations outweigh them.
+    small spaces. The priors are proper and weak: about ten observations outweigh them. They are correlated:
+    under independent ones, 30 variables that all have strong effects are 30 times as surprising as one, and the fit
+    prefers to explain the objective by noise.
     """
-    factors = max(D, 1) * P
-    alpha = ALPHA_BOUNDS if combination.modulated and has_graphs else FIXED
+    factors, prior = max(D, 1) * P, partial(LogNormal, correlation=CORRELATION)
     return (
-        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), LogNormal(0.5, 1.0)),
-        Parameter("alpha", P, alpha, Uniform(0.0, 2.0, over=factors), LogNormal(1 / factors, 1.5)),
-        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), LogNormal(0.5 * P, 1.5), smoother=P),
-        Parameter("odds", 1, ODDS_BOUNDS if combination.weighted else FIXED, Constant(1.0), LogNormal(1.0, 1.5)),
+        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), prior(0.5, 1.0)),
+        Parameter(
+            "alpha", P, ALPHA_BOUNDS if scaled else FIXED, Uniform(0.0, 2.0, over=factors), prior(1 / factors, 1.5)
+        ),
+        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), prior(0.5 * P, 1.5), smoother=P),
+        Parameter("odds", 1, ODDS_BOUNDS if weighted else FIXED, Constant(1.0), LogNormal(1.0, 1.5)),
     )
 
 
@@ -54,11 +60,10 @@ class FMKernel(Kernel):
     """A kernel of FAST_KERNELS or BLENDED_KERNELS (frequency_modulation.py) on a space."""
 
     def __init__(self, space: Space, form: FastKernel) -> None:
-        self.combination = form.combination
-        self.factors = Factors(space, form.modulation, form.combination.additive)
-        self.parameters = fm_parameters(
-            len(space.continuous), self.factors.P, form.combination, has_graphs=bool(space.discrete)
-        )
+        self.form, self.combination = form, form.combination
+        self.factors = Factors(space)
+        scaled, weighted = self.combination.modulated and bool(space.discrete), self.combination.weighted
+        self.parameters = fm_parameters(len(space.continuous), self.factors.P, scaled=scaled, weighted=weighted)
 
     def pairs(self, points: Points) -> "FMPairs":
         return FMPairs(self, points)
@@ -69,7 +74,7 @@ class FMKernel(Kernel):
     def graph_part(self, values: Values) -> GraphPart:
         """Return the graph part under parameters [B, ...]; alpha is 0 if d2 does not modulate the graphs."""
         alpha = values["alpha"] if self.combination.modulated else torch.zeros_like(values["alpha"])
-        return GraphPart(self.factors, alpha, values["beta"])
+        return GraphPart(self.factors, self.form, alpha, values["beta"])
 
 
 def weight(values: Values) -> Tensor:
@@ -109,15 +114,13 @@ class FMPairs(Pairs):
 
 
 class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
-    """Correlations with n points under theta [D], alpha, beta [P] and w; N [P]: normalisers of the factors."""
+    """Correlations with n points under theta [D], alpha, beta [P] and w."""
 
     def __init__(self, kernel: FMKernel, values: Values, points: Points) -> None:
         self.combination, self.factors, self.points = kernel.combination, kernel.factors, points
         self.theta, self.w = values["theta"], weight(values)
         self.graphs = kernel.graph_part({name: value[None] for name, value in values.items()})
-        self.N = self.graphs.N[0]
-        beta = values["beta"]
-        self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
+        self._diagonals = self.graphs.diagonals(values["beta"])
         self._rows = self.factors.rows(points.V)
 
     def precompute(self, V: Tensor) -> tuple[PairEntries, Tensor]:
@@ -150,16 +153,9 @@ class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
         return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square_()
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        # The table of each variable's factor times the factors of all other variables.
         d2 = self.squared_distance(points.C)
-        tables, starts = self.graphs.tables(self._rows, d2), torch.arange(len(points))  # P times [m, V_p, n]
-        own = torch.stack([table[starts, points.V[:, p]] for p, table in enumerate(tables)])  # [P, m, n]
-        product, total = _leave_one_out_products(own), own.sum(0)
-        q = torch.cat([table * product[p, :, None] for p, table in enumerate(tables)], 1)  # [m, K, n]
-        s = q
-        if self.combination.additive:
-            s = torch.cat([table + (total - own[p])[:, None] for p, table in enumerate(tables)], 1) / len(own)
-        return self.combination.combine(q, s, d2[:, None], self.w), self._own_around(points.V)
+        r = combine_tables(self.combination, self.graphs.tables(self._rows, d2), points.V, d2, self.w)
+        return r, self._own_around(points.V)
 
     def _own_around(self, V: Tensor) -> Tensor:
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])
@@ -169,6 +165,21 @@ class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
 
     def _own_of(self, q: Tensor, s: Tensor) -> Tensor:
         return self.combination.combine(q, s, torch.zeros_like(q), self.w)
+
+
+def combine_tables(combination: Combination, tables: list[Tensor], V: Tensor, d2: Tensor, w: Tensor) -> Tensor:
+    """Return r [m, K, n] of m points with vertices V [m, P] after one variable is set to one of its vertices.
+
+    tables: each variable's factor between m points at all of its vertices and n points, P times [m, V_p, n]; d2 [m, n].
+    """
+    points = torch.arange(len(V))
+    own = torch.stack([table[points, V[:, p]] for p, table in enumerate(tables)])  # [P, m, n]
+    product, total = _leave_one_out_products(own), own.sum(0)
+    q = torch.cat([table * product[p, :, None] for p, table in enumerate(tables)], 1)
+    s = q
+    if combination.additive:
+        s = torch.cat([table + (total - own[p])[:, None] for p, table in enumerate(tables)], 1) / len(own)
+    return combination.combine(q, s, d2[:, None], w)
 
 
 def _leave_one_out_products(own: Tensor) -> Tensor:

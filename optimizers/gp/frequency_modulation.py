@@ -145,7 +145,8 @@ class FastKernel:
 
 _LAPLACIAN, _DIFFUSION = ModulatedLaplacian(), ModulatedDiffusion()
 
-KernelName = Literal["modlap", "moddif", "prodlap", "proddif", "addlap", "adddif"]
+KernelName = Literal["modlap", "moddif", "prodlap", "proddif", "addlap", "adddif", "mixture", "kernel-modulated"]
+"""Of FAST_KERNELS, or of POWER_KERNELS (power_kernel.py)."""
 
 FAST_KERNELS: dict[str, FastKernel] = {
     "modlap": FastKernel(_LAPLACIAN, Modulated()),

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.factors import Factors, Group, PairEntries
-from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
+from fmnas.optimizers.gp.frequency_modulation import FastKernel, FrequencyModulation
 
 CACHE = 1 << 17  # numbers per intermediate result: a megabyte
 
@@ -41,12 +41,12 @@ class GraphPart:
     group. places [P]: positions of the space's variables in that order. N [B, P] is in the space's order.
     """
 
-    def __init__(self, factors: Factors, alpha: Tensor, beta: Tensor) -> None:
-        self.modulation, self.additive = factors.modulation, factors.additive
+    def __init__(self, factors: Factors, form: FastKernel, alpha: Tensor, beta: Tensor) -> None:
+        self.modulation, self.additive, self._factors = form.modulation, form.combination.additive, factors
         order = factors.order
         self.places = order.argsort()
         self.alpha = alpha[:, order]
-        self.N, log_slope_of_N = factors.normaliser(beta)
+        self.N, log_slope_of_N = normaliser(factors, form.modulation, beta)
         self.log_slope_of_N = log_slope_of_N[:, order]
         self.share = (1.0 / (factors.P * self.N[:, order]))[:, None]
         self.groups = [
@@ -83,6 +83,15 @@ class GraphPart:
             _sum_and_decay(self.modulation, group.complete, W, b, u, S[:, group.rows], L[:, group.rows])
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()
+
+    def diagonals(self, beta: Tensor) -> list[Tensor]:
+        """Return each variable's normalised factor between its vertices and themselves at d = 0: P times [V].
+
+        beta [P]. Only for B = 1.
+        """
+        one, spaces = beta.new_ones(1), self._factors.spaces
+        values = [self.modulation.value(beta[p] * space.mu, one) for p, space in enumerate(spaces)]
+        return [space.diagonal(f) / self.N[0, p] for p, (space, f) in enumerate(zip(spaces, values, strict=True))]
 
     def tables(self, rows: PairEntries, d2: Tensor) -> list[Tensor]:
         """Return each variable's normalised factor between all vertices and n points: P times [S, V_p, n].
@@ -151,6 +160,16 @@ class GraphPartWithGradient:
         by_beta = modulation.sign * (by_u + by_alpha) + (modulation.offset - graphs.log_slope_of_N) * total
         places = graphs.places
         return by_alpha[:, places], by_beta[:, places], by_d2
+
+
+def normaliser(factors: Factors, modulation: FrequencyModulation, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """Return N and d log N / d log beta, each [B, P]."""
+    one = beta.new_ones(1)
+    b = beta[..., None] * factors.mu
+    f = modulation.value(b, one)
+    N = (factors.share * f).sum(-1)
+    decay = (factors.share * f * modulation.decay(b, f)).sum(-1) / N
+    return N, modulation.offset - modulation.sign * decay
 
 
 def _sum(modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:

@@ -59,10 +59,14 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A log-normal prior; `deviation` is the standard deviation of the logarithm."""
+    """A log-normal prior; `deviation` is the standard deviation of the logarithm.
+
+    correlation: of the logarithms of two components, for what a vector has in common, e.g. how fast a function varies.
+    """
 
     median: float
     deviation: float
+    correlation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,11 @@ class Parameter:
     prior: LogNormal | None = None
     smoother: float = 1.0
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the bounds are equal."""
+        return self.bounds[0] == self.bounds[1]
+
 
 class ParameterVector:
     """Several parameters, concatenated in eta [B, d]."""
@@ -92,6 +101,7 @@ class ParameterVector:
         normal = [p.prior or LogNormal(1.0, float("inf")) for p in self.parameters]  # no prior: infinitely wide
         medians, self.deviation = self._rows([(prior.median, prior.deviation) for prior in normal]).T
         self.mean = medians.log()
+        self._correlations = [prior.correlation for prior in normal]
 
     def _rows(self, pairs: Sequence[tuple[float, float]]) -> Tensor:
         rows = [pair for pair, size in zip(pairs, self.sizes, strict=True) for _ in range(size)]
@@ -115,4 +125,11 @@ class ParameterVector:
     def minus_log_prior(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         """Return (minus the log density of the priors up to a constant [B], its gradient [B, d])."""
         scaled = (eta - self.mean) / self.deviation
-        return 0.5 * scaled.square().sum(-1), scaled / self.deviation
+        parts = zip(scaled.split(self.sizes, -1), self._correlations, strict=True)
+        solved = torch.cat([_solve_equicorrelated(part, c) if c else part for part, c in parts], -1)
+        return 0.5 * (scaled * solved).sum(-1), solved / self.deviation
+
+
+def _solve_equicorrelated(z: Tensor, c: float) -> Tensor:
+    """Return ((1 - c) I + c 11')^-1 z of vectors z [B, k]: (z - c / (1 + (k - 1) c) sum z) / (1 - c)."""
+    return (z - c / (1.0 + (z.shape[-1] - 1) * c) * z.sum(-1, keepdim=True)) / (1.0 - c)

@@ -11,7 +11,16 @@ from pydantic import ValidationError
 
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.config.errors import format_errors, format_unknown, format_value
-from fmnas.platform.config.schema import ALL_PAIRS, AUTHORS, IN_PROCESS, Config, DataConfig, WorkersConfig
+from fmnas.platform.config.schema import (
+    ALL_PAIRS,
+    AUTHORS,
+    AUTO,
+    INSTANT,
+    SIMULATED,
+    Config,
+    DataConfig,
+    WorkersConfig,
+)
 from fmnas.platform.config.uri import TrackingError, check_uri
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ProblemEntry, is_user_defined
@@ -109,6 +118,17 @@ def _check_epochs(config: Config, _: ProblemEntry) -> Iterator[str]:
         yield "checkpoints.continue_promoted = true: set checkpoints.every as well, e.g. to 5"
 
 
+def _check_simulation(config: Config, entry: ProblemEntry) -> Iterator[str]:
+    workers = config.workers
+    if entry.is_recorded and workers.kind not in (AUTO, SIMULATED):
+        yield (
+            f"workers.kind = {format_value(workers.kind)}: must be {SIMULATED} for a recorded problem, whose trials "
+            "take their recorded seconds; leave out workers.kind"
+        )
+    elif workers.suggestions == INSTANT and workers.kind != SIMULATED and not entry.is_recorded:
+        yield f"workers.suggestions = {INSTANT!r}: only for workers.kind = {SIMULATED}, here {workers.kind}"
+
+
 CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]] = {
     _check_labels: frozenset({"optimizers", "hypotheses"}),
     _check_optimizers: frozenset({"optimizers"}),
@@ -116,6 +136,7 @@ CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]]
     _check_fixed: frozenset({"problem", "fixed", "initial_design"}),
     _check_problem_keys: frozenset({"problem", "data", "fidelity", "checkpoints", "objective"}),
     _check_epochs: frozenset({"fidelity", "checkpoints"}),
+    _check_simulation: frozenset({"problem", "workers"}),
 }
 """Check -> the top keys that it reads."""
 
@@ -134,24 +155,28 @@ def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:
             check_uri(config.tracking.uri)
         except TrackingError as error:
             yield str(error)
-    if workers.kind == IN_PROCESS and workers.gpus:
+    if workers.is_in_driver and workers.gpus:
         import torch
 
         if not torch.cuda.is_available():
             yield (
-                f"workers.gpus = {workers.gpus:g}: this process has no GPU, and workers.kind = {IN_PROCESS} trains in "
-                "it; leave workers.gpus out, or set workers.kind to ray"
+                f"workers.gpus = {workers.gpus:g}: this process has no GPU, and workers.kind = {workers.kind} trains "
+                "in it; leave workers.gpus out, or set workers.kind to ray"
             )
 
 
 def find_ineffective_keys(config: Config, entry: ProblemEntry) -> Iterator[str]:
     """Yield each value that was set and has no effect, and why. config: resolved."""
-    if config.workers.kind == IN_PROCESS:
-        fields, values = WorkersConfig.model_fields, vars(config.workers)
-        keys = [f"workers.{key}" for key in ("count", "cpus", "attempts") if values[key] != fields[key].default]
-        keys += [f"optimizers.{i}.concurrency" for i, other in enumerate(config.optimizers) if other.concurrency > 1]
+    workers = config.workers
+    if workers.is_in_driver:
+        fields, values = WorkersConfig.model_fields, vars(workers)
+        names = ("cpus", "attempts") if workers.is_simulated else ("count", "cpus", "attempts")
+        keys = [f"workers.{key}" for key in names if values[key] != fields[key].default]
+        if not workers.is_simulated:
+            keys += [f"optimizers.{i}.concurrency" for i, one in enumerate(config.optimizers) if one.concurrency > 1]
         if keys:
-            yield f"{', '.join(keys)}: workers.kind = {IN_PROCESS} runs one trial at a time here"
+            how = "evaluates" if workers.is_simulated else "runs"
+            yield f"{', '.join(keys)}: workers.kind = {workers.kind} {how} one trial at a time here"
     is_set = config.seeds != Config.model_fields["seeds"].default and not is_user_defined(entry.name)
     if is_set and not entry.problem().seeds:
         yield f"seeds = {config.seeds}: an evaluation of {config.problem} has no seeds to average"

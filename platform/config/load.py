@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from fmnas.platform.config.checks import CHECKS, check_machine, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
-from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, Config
+from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config
 from fmnas.platform.config.source import apply_override, parse_yaml, read_source
 from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_files_beside
 from fmnas.platform.errors import ConfigError
@@ -133,7 +133,9 @@ def _resolve(config: Config, entry: ProblemEntry) -> Config:
     """The configuration with the values that follow from others in place of null and auto."""
     settings, workers = entry.with_defaults(config.problem_settings), config.workers
     kind = workers.kind
-    if kind == AUTO:  # in-process for a function that takes milliseconds, unless several workers are asked for
+    if kind == AUTO and entry.is_recorded:
+        kind = SIMULATED
+    elif kind == AUTO:  # in-process for a function that takes milliseconds, unless several workers are asked for
         is_concurrent = any(optimizer.concurrency > 1 for optimizer in config.optimizers)
         wants_workers = is_concurrent or workers.model_fields_set & {"count", "cpus", "gpus"}
         kind = IN_PROCESS if entry.takes_milliseconds and not wants_workers else RAY
@@ -141,6 +143,6 @@ def _resolve(config: Config, entry: ProblemEntry) -> Config:
         "initial_design": config.initial_points if config.initial_design is None else config.initial_design,
         "data": config.data.model_copy(update=vars(settings.data)),
         "objective": config.objective.model_copy(update={"flops_weight": settings.flops_weight}),
-        "workers": workers.model_copy(update={"kind": kind}),
+        "workers": workers.model_copy(update={"kind": kind, **({"grace_seconds": 0.0} if kind == SIMULATED else {})}),
     }
     return config.model_copy(update=sections)

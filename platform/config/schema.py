@@ -21,7 +21,11 @@ IN_PROCESS: Final = "in-process"
 """The value of workers.kind for which the driver trains in its own process."""
 RAY: Final = "ray"
 """The value of workers.kind for which Ray actors train."""
+SIMULATED: Final = "simulated"
+"""The value of workers.kind for which the driver's process evaluates trials, and their time is computed."""
 AUTO: Final = "auto"
+INSTANT: Final = "instant"
+"""The value of workers.suggestions for which a suggestion takes no simulated time."""
 ALL_PAIRS = "all"
 """The value of hypotheses for tests of every pair; `comparison` has the same as ALL, but is slow to import."""
 AUTHORS = "authors"
@@ -68,12 +72,13 @@ class FidelityConfig(Section):
 class WorkersConfig(Section):
     """The pool of workers."""
 
-    kind: Literal["auto", "ray", "in-process"] = AUTO
+    kind: Literal["auto", "ray", "in-process", "simulated"] = AUTO
     """ray; in-process: one trial at a time in the driver's process, for a debugger and for functions that take
-    milliseconds; auto: in-process for the synthetic and engineering functions of the registry unless count, cpus, gpus,
-    an optimizer's concurrency or --address is given, else ray."""
+    milliseconds; simulated: in the driver's process, too, but time is computed, and a trial takes the seconds that its
+    evaluation reports; auto: simulated for a recorded problem, in-process for the synthetic and engineering functions
+    of the registry unless count, cpus, gpus, an optimizer's concurrency or --address is given, else ray."""
     count: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = AUTO
-    """Number of workers. auto: what fits on the cluster and the runs can use."""
+    """Number of workers. auto: what fits on the cluster and the runs can use; simulated, what the runs can use."""
     cpus: float = Field(default=1, ge=MIN_RESOURCE, le=100_000)
     """CPUs per worker. A worker with several trains that many seeds of its trial in parallel."""
     gpus: float = Field(default=0, ge=0, le=1)
@@ -87,7 +92,10 @@ class WorkersConfig(Section):
     failures: int = Field(default=5, ge=1, le=1_000_000)
     """Consecutive failed, timed-out or lost trials that end the experiment."""
     grace_seconds: float = Field(default=30, ge=0, le=MAX_SECONDS)
-    """Seconds that Ctrl-C and SIGTERM wait for running trials."""
+    """Seconds that Ctrl-C and SIGTERM wait for running trials; simulated, 0."""
+    suggestions: Literal["measured", "instant"] = "measured"
+    """How much simulated time a suggestion takes: its measured seconds, during which the driver serves no worker, or
+    none. With instant, the seconds of suggestions are not recorded, and the same seed gives the same times."""
 
     @model_validator(mode="after")
     def _check_gpus(self) -> "WorkersConfig":
@@ -100,8 +108,18 @@ class WorkersConfig(Section):
     @property
     def hardware(self) -> Hardware:
         """The hardware of one worker; the driver's own process trains with one thread."""
-        threads = 1 if self.kind == IN_PROCESS else max(1, int(self.cpus))
+        threads = 1 if self.is_in_driver else max(1, int(self.cpus))
         return Hardware("cuda" if self.gpus > 0 else "cpu", threads, self.arrangement)
+
+    @property
+    def is_in_driver(self) -> bool:
+        """Whether trials are evaluated in the driver's process."""
+        return self.kind in (IN_PROCESS, SIMULATED)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether time is computed."""
+        return self.kind == SIMULATED
 
 
 class DataConfig(Section):
@@ -232,8 +250,9 @@ class Config(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["my-experiment"])
     """Name of the experiment, of its folder in runs/ and in MLflow; defaults to the file's name."""
     problem: str = Field(examples=["joint"])
-    """A name of the registry (`fmnas list problems`), or a user-defined problem as FILE.py:NAME or MODULE:NAME; a file
-    is searched for in the current folder, then beside the configuration."""
+    """A name of the registry (`fmnas list problems`); a user-defined problem as FILE.py:NAME or MODULE:NAME; or the
+    results that `fmnas record` wrote, as recorded:FILE.npz. A file is searched for in the current folder, then beside
+    the configuration."""
     optimizers: list[OptimizerConfig] = Field(min_length=1, examples=["[bo-fm, random]"])
     """The optimizers to compare: names, or mappings with options."""
     repeats: int = Field(default=1, ge=1, le=1000)

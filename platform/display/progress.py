@@ -12,7 +12,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fmnas.platform.config.schema import IN_PROCESS
 from fmnas.platform.display.formatting import (
     budget_fields,
     estimate_eta,
@@ -131,7 +130,7 @@ class Progress(Observer):
         trial = self._trials[event.run, event.trial_id]
         self._running[event.run, trial.id] = self._elapsed(), trial.epochs
         attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
-        is_short = self._state.config.workers.kind == IN_PROCESS
+        is_short = self._state.config.workers.is_in_driver
         line = f"{_trial_text(event.run, trial, attempt)}  starts on {short_worker_name(event.worker)}"
         self._log_event(event, line, logging.DEBUG if is_short else logging.INFO)
 

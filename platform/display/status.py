@@ -17,8 +17,9 @@ seconds) |
 | events | the last ones of the journal: at, event, run, trial, worker, text |
 | retrained | number of current incumbents that were retrained |
 
-Times are seconds since the epoch, durations are seconds. `epoch`: epochs done, averaged over the trainings of a trial,
-as the driver noted last; None while unknown. A trial that no driver works on is not running.
+Times are seconds since the epoch, durations are seconds; those of trials and events are simulated if the workers are.
+`epoch`: epochs done, averaged over the trainings of a trial, as the driver noted last; None while unknown. A trial that
+no driver works on is not running.
 """
 
 import time
@@ -30,6 +31,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fmnas.platform.config.schema import SIMULATED
 from fmnas.platform.display.console import print_line
 from fmnas.platform.display.formatting import (
     budget_fields,
@@ -67,10 +69,12 @@ def collect_status(directory: RunDirectory, now: float | None = None) -> dict[st
     ledger = fold(events)
     state = _state(driver, ledger.status)
     since = float(driver["since"]) if driver and state == WORKING else None
-    begun = float("inf") if since is None else since
+    begun, at = float("inf") if since is None else since, now  # this driver's begin and the present, in events' time
+    if since is not None and ledger.config.get("workers", {}).get("kind") == SIMULATED:
+        begun, at = ledger.drivers[-1].at if ledger.drivers else begun, ledger.last_at
     running = [(run, job) for run, job in ledger.unfinished_trials() if job.is_running and job.started_at >= begun]
     epochs_done = {(run, trial): epoch for run, trial, epoch in (driver or {}).get("epochs_done", ())}
-    trials = [(run, _trial(pending, epochs_done.get((run, pending.trial.id)), now)) for run, pending in running]
+    trials = [(run, _trial(pending, epochs_done.get((run, pending.trial.id)), at)) for run, pending in running]
     is_in_memory = split_reference(ledger.config["problem"])[0] == IN_MEMORY  # only `minimize` has the function
     is_over = driver is not None or state == Ending.FINISHED or is_in_memory
     return {
@@ -81,7 +85,7 @@ def collect_status(directory: RunDirectory, now: float | None = None) -> dict[st
         "driver": {key: driver.get(key) for key in ("host", "pid", "since")} if driver else None,
         "resume_command": None if is_over else f"{program_name()} {directory.command('resume')}",
         **budget_fields(ledger.runs.values()),
-        "seconds_left": None if since is None else _seconds_left(ledger, since, now),
+        "seconds_left": None if since is None else _seconds_left(ledger, begun, now - since),
         "workers_busy": None if state == STATES[DriverWork.RETRAINING] else len(running),
         "workers": (driver or {}).get("workers"),
         "runs": [
@@ -100,13 +104,13 @@ def _state(driver: Mapping[str, Any] | None, status: str) -> str:
     return STATES.get(str(driver.get("work")), "starting") if has_begun else "starting"
 
 
-def _seconds_left(ledger: Ledger, since: float, now: float) -> float | None:
-    """Return the seconds to the end of all budgets, at the pace since then."""
+def _seconds_left(ledger: Ledger, begun: float, elapsed: float) -> float | None:
+    """Return the real seconds to the end of all budgets, at the pace of the driver that began then."""
     done = Counter[str]()
     for result in ledger.results:
-        if result.status in CHARGED and result.trial.origin != WARM_START and result.finished_at >= since:
+        if result.status in CHARGED and result.trial.origin != WARM_START and result.finished_at >= begun:
             done[result.run] += result.trial.epochs
-    eta = estimate_eta([(done[name], run.epochs_left) for name, run in ledger.runs.items()], now - since)
+    eta = estimate_eta([(done[name], run.epochs_left) for name, run in ledger.runs.items()], elapsed)
     return None if eta is None else round(eta, 1)
 
 

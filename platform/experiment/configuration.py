@@ -18,13 +18,13 @@ import yaml
 
 from fmnas.platform.config.errors import RESTORE_HINT, format_problems, format_value
 from fmnas.platform.config.load import check_config
-from fmnas.platform.config.schema import Config, OptimizerConfig, TrackingConfig
+from fmnas.platform.config.schema import SIMULATED, Config, OptimizerConfig, TrackingConfig
 from fmnas.platform.config.source import apply_override
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
 from fmnas.platform.problems import is_user_defined
-from fmnas.platform.registry import IN_MEMORY, split_reference
+from fmnas.platform.registry import IN_MEMORY, RECORDED, split_reference
 
 MUTABLE_KEYS = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """Keys that a resume may change: where and how fast trials run, and which differences a report tests.
@@ -110,7 +110,7 @@ def _find_refused_changes(before: Config, after: Config) -> Iterator[str]:
         if key in EXTENDABLE_KEYS:  # for budget.seconds, None means no limit
             if new is not None and (old is None or new < old):
                 yield f"{key} = {format_value(new)}: cannot be lowered from {format_value(old)}"
-        elif not is_under(key, (*MUTABLE_KEYS, "optimizers")):
+        elif not (_may_change(key, old, new) or is_under(key, ["optimizers"])):
             yield f"{key} = {format_value(new)}: cannot change; the experiment has {format_value(old)}"
     now = {entry.label: entry for entry in after.optimizers}
     for entry in before.optimizers:
@@ -187,13 +187,18 @@ def announce_user_code(directory: RunDirectory, events: Sequence[Event], notify:
     """Notify which files and modules are about to be imported."""
     configs = [*(event.config for event in config_events(events)), _read_yaml(directory) or {}]
     modules = dict.fromkeys(split_reference(name)[0] for config in configs for name in user_references(config))
-    modules.pop(IN_MEMORY, None)
-    if modules:
-        notify(f"importing {', '.join(map(cut, modules))}, named in {directory.root}")
+    code = [module for module in modules if module not in (IN_MEMORY, RECORDED)]
+    if code:
+        notify(f"importing {', '.join(map(cut, code))}, named in {directory.root}")
 
 
 def _fixed_differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
-    return {key: both for key, both in diff(before, now).items() if not is_under(key, MUTABLE_KEYS)}
+    return {key: both for key, both in diff(before, now).items() if not _may_change(key, *both)}
+
+
+def _may_change(key: str, before: Any, now: Any) -> bool:
+    """Whether a resume may change the value of a key: real and simulated time are not mixed."""
+    return is_under(key, MUTABLE_KEYS) and not (key == "workers.kind" and SIMULATED in (before, now))
 
 
 def _read_yaml(directory: RunDirectory) -> dict[str, Any] | None:

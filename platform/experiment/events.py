@@ -15,8 +15,8 @@ from fmnas.platform.experiment.warm_start import WarmStartData
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED
 
-FORMAT = 3
-"""Version of the journal's format."""
+FORMAT = 4
+"""Version of the journal's format. From 4 on, an evaluation has the curve of each seed."""
 
 
 class DriverWork(StrEnum):

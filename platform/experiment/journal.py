@@ -5,15 +5,19 @@
 `events` describes the events. Write-ahead: a result, and every other end of a trial, is on disk before anyone sees it.
 A suggestion and a start are written at once and are on disk with the next result at the latest; after a power failure
 the file ends at some line, and what came later is suggested and trained again.
+A simulation writes each event at once, too, so a killed process loses none, but waits for the disk at most once a
+second: what a power failure takes is computed again in as much time.
 Each line ends with a CRC-32 of all lines up to and including itself, so a changed, missing, moved or repeated line is
 detected. A last line without its newline is incomplete; it is dropped when reading and before appending.
 """
 
 import json
+import math
 import os
+import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -28,11 +32,15 @@ _CHECKSUM_BYTES = len(b',"crc":"00000000"}\n')
 class Journal(AbstractContextManager["Journal"]):
     """Writes events. Opening an existing file drops an incomplete last line.
 
+    sync_seconds: `append` waits for the disk at most once in this time; 0: as often as it is asked to. elapsed:
+    monotonic seconds.
+
     Raises RunDirectoryError if another line is damaged, or the file cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sync_seconds: float = 0.0, elapsed: Callable[[], float] = time.monotonic) -> None:
         self.path = path
+        self._sync_seconds, self._elapsed, self._next_sync = sync_seconds, elapsed, -math.inf
         is_new, existing = not path.exists(), JournalReader(path)
         if not is_new:
             deque(existing.lines(), maxlen=0)  # checks them
@@ -51,7 +59,7 @@ class Journal(AbstractContextManager["Journal"]):
             os.close(folder)
 
     def append(self, event: Event, wait: bool = True) -> None:
-        """Write an event. wait: whether to return only when it, and all before it, is on disk.
+        """Write an event. wait: whether to return only when it, and all before it, is on disk; see sync_seconds.
 
         Raises ExperimentFailed if the disk does not take it, or it cannot be written as JSON.
         """
@@ -68,8 +76,9 @@ class Journal(AbstractContextManager["Journal"]):
             try:
                 while rest:
                     rest = rest[self._file.write(rest) :]
-                if wait:
+                if wait and self._elapsed() >= self._next_sync:
                     os.fsync(self._file.fileno())
+                    self._next_sync = self._elapsed() + self._sync_seconds
             except OSError as error:
                 self._write_error = f"{self.path} cannot be written ({error.strerror}): fix that and resume"
                 with suppress(OSError):  # if this fails, too, the next driver drops the incomplete line
@@ -80,6 +89,9 @@ class Journal(AbstractContextManager["Journal"]):
         self._valid_bytes += len(line)
 
     def __exit__(self, *_: object) -> None:
+        if self._sync_seconds:
+            with suppress(OSError):  # a full disk: the last `append` has raised
+                os.fsync(self._file.fileno())
         self._file.close()
 
 

@@ -100,7 +100,7 @@ class PendingTrial:
 
     attempt: number of attempts started. losses: number of workers lost. lost_seconds: duration of fruitless attempts.
     cancelled: the event of a driver that stopped during the trial, until the trial is started again.
-    is_running: whether an attempt was started and has not ended.
+    is_running: whether an attempt was started and has not ended. first_start: of the first attempt.
     """
 
     trial: Trial
@@ -112,6 +112,7 @@ class PendingTrial:
     cancelled: Cancelled | None = None
     is_running: bool = False
     lost_seconds: float = 0.0
+    first_start: float = 0.0
 
     def end_attempt(self, at: float) -> None:
         """Add the duration of the running attempt, if any, to the lost time. at: its end, unless it was cancelled."""
@@ -248,6 +249,8 @@ class Ledger:
                 elif pending.is_running:  # the driver before crashed: all its attempts ended with its last event
                     for other in self.pending.values():
                         other.end_attempt(last_at)
+                if not pending.attempt:
+                    pending.first_start = event.at
                 pending.attempt, pending.started_at, pending.worker = event.attempt, event.at, event.worker
                 pending.cancelled, pending.is_running = None, True
             case Cancelled():

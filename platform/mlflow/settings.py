@@ -52,6 +52,7 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory) -> Tracki
         "commit": commit or f"fmnas {provenance().fmnas}",
         "mlflow.source.git.commit": commit or "",
         "mlflow.user": os.environ.get("USER", ""),
+        **({"time": "simulated"} if config.workers.is_simulated else {}),
     }
     common = config.model_dump(mode="json", include={*OBJECTIVE_KEYS, "seed", "initial_design", "on_failure"})
     common |= {"problem": display_name(config.problem)}

@@ -131,6 +131,7 @@ def _settings(source: ReportSource) -> dict[str, Any]:
         **objective_settings(config, source.state.experiment.problem.space, data_hash(source.directory)),
         **{key: plain[key] for key in ("budget", "initial_design", "on_failure")},
         "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
+        "time": "simulated" if config.workers.is_simulated else "real",
         **{f"optimizer {optimizer.label}": optimizer_settings(optimizer) for optimizer in config.optimizers},
     }
 

@@ -3,14 +3,15 @@
 from typing import Any
 
 from fmnas.comparison.summary import Remark
-from fmnas.platform.config.schema import AUTHORS, Config
+from fmnas.platform.config.errors import format_count
+from fmnas.platform.config.schema import AUTHORS, AUTO, INSTANT, Config
 from fmnas.platform.problems import display_name, find_problem, is_user_defined
 from fmnas.search_spaces import Subspace
 from fmnas.trainers.problem import Problem
 
 
 def setup_statements(config: Config, problem: Problem) -> list[str]:
-    """Return one statement each on the problem, its fixed variables, objective, budget, design and concurrency."""
+    """Return a statement each on the problem, its fixed variables, objective, budget, design, concurrency and time."""
     concurrent = [f"{entry.label} {entry.concurrency}" for entry in config.optimizers if entry.concurrency > 1]
     statements = [
         f"{display_name(config.problem)}: {_problem_summary(config, problem)}",
@@ -24,6 +25,7 @@ def setup_statements(config: Config, problem: Problem) -> list[str]:
         _budget(config),
         _initial_design(config),
         f"Concurrent trials: {', '.join(concurrent)}; all others 1" if concurrent else "",
+        _simulated_time(config),
     ]
     return [text if text.endswith((".", "!", "?")) else f"{text}." for text in statements if text]
 
@@ -74,6 +76,18 @@ def _budget(config: Config) -> str:
     limit = "" if seconds is None else f", at most {seconds:,.10g} seconds"
     return (
         f"Budget per optimizer and repeat: {evaluations} evaluations{per_evaluation}{limit}. Repeats: {config.repeats}"
+    )
+
+
+def _simulated_time(config: Config) -> str:
+    workers = config.workers
+    if not workers.is_simulated:
+        return ""
+    count = config.concurrency if workers.count == AUTO else workers.count
+    suggestions = "none" if workers.suggestions == INSTANT else "its measured ones"
+    return (
+        f"Time is simulated: {format_count(int(count), 'worker')}; a trial takes the seconds that its evaluation "
+        f"reports, a suggestion {suggestions}"
     )
 
 

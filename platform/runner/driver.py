@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -37,10 +37,14 @@ POLL_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Clock:
-    """now: seconds since the epoch, for events. elapsed: monotonic seconds, for durations."""
+    """now: seconds since the epoch, for events. elapsed: monotonic seconds, for durations.
+
+    suggesting: the context in which an optimizer is asked; simulated time passes in no other.
+    """
 
     now: Callable[[], float] = time.time
     elapsed: Callable[[], float] = time.perf_counter
+    suggesting: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ class SearchJobs(JobSource):
             driver.observers.notify(Observer.on_suggesting, run.name)
             start = driver.clock.elapsed()
             try:
-                with calling_optimizer(run), interruptible(partial(self._check_stop, driver)):
+                check = partial(self._check_stop, driver)
+                with driver.clock.suggesting(), calling_optimizer(run), interruptible(check):
                     suggested = run.optimizer.ask()
                     trial = suggested and self._experiment.finalize_trial(run, suggested, progress.seeds)
             except Stopped:
@@ -108,7 +109,7 @@ class SearchJobs(JobSource):
         if result.status == LOST:  # also counts workers that earlier drivers lost
             losses = self._ledger.pending[job.key].losses + 1
             return Lost(*attempt, result.reason, losses >= self._state.config.workers.attempts, at)
-        return Failed(*attempt, result.reason, seconds, at, result.status)
+        return Failed(*attempt, result.reason, seconds if result.seconds is None else result.seconds, at, result.status)
 
     def closing_events(self, running: Sequence[RunningJob], status: Ending, reason: str, clock: Clock) -> list[Event]:
         """Return the running trials as cancelled, and the end, unless the experiment has that status already."""

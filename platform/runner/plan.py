@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 
-from fmnas.platform.config.schema import IN_PROCESS, Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.experiment.comparability import (
@@ -51,6 +51,7 @@ from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
 from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
+from fmnas.platform.workers.simulated import BEGINNING, SimulatedTime
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
 
@@ -63,7 +64,7 @@ class Plan:
     """Work for a driver, in a run directory.
 
     events: recorded first. source: of the jobs, after these events; None without jobs. load: loads the data of the
-    problem. trainings: per job. jobs: the largest number at once.
+    problem. trainings: per job. jobs: the largest number at once. simulation: its time, if that is computed.
     """
 
     state: ExperimentState
@@ -73,6 +74,7 @@ class Plan:
     trainings: int
     jobs: int
     work: DriverWork = DriverWork.EXPERIMENT
+    simulation: SimulatedTime | None = None
 
     def load_data(self, directory: RunDirectory) -> Data | None:
         """Return the data.
@@ -95,10 +97,22 @@ class Plan:
             every, limit = config.checkpoints.every, config.budget.trial_seconds
             seconds = math.inf if limit is None else limit
             checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
-        if context.address is not None and config.workers.kind == IN_PROCESS:
-            notify(f"ignored: --address {context.address}: workers.kind = {IN_PROCESS}")
-        spec = PoolSpec(config, data, self.trainings, self.jobs, seconds, checkpoints, context.print_tracebacks)
+        if context.address is not None and config.workers.is_in_driver:
+            notify(f"ignored: --address {context.address}: workers.kind = {config.workers.kind}")
+        spec = PoolSpec(
+            *(config, data, self.trainings, self.jobs, seconds, checkpoints),
+            print_tracebacks=context.print_tracebacks,
+            simulation=self.simulation,
+        )
         return open_pool(spec, context.address, context.stop, notify)
+
+
+def simulated_time(config: Config, ledger: Ledger) -> SimulatedTime | None:
+    """Return the time at which a simulated experiment begins or continues; None if its time is real."""
+    if not config.workers.is_simulated:
+        return None
+    starts = {key: pending.first_start for key, pending in ledger.pending.items() if pending.attempt}
+    return SimulatedTime(max(BEGINNING, ledger.last_at), starts)
 
 
 def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted:
@@ -108,14 +122,13 @@ def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted
 
 def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     """Plan a new experiment. Raises FmnasError for invalid input."""
-    warm_starts = load_warm_starts(config)
-    experiment = build_experiment(config, warm_starts)
+    warm_starts, simulation = load_warm_starts(config), simulated_time(config, Ledger())
+    experiment, at = build_experiment(config, warm_starts), simulation.now() if simulation else at
     for note in (*design_warnings(config), *warm_start_notes(config, warm_starts)):
         notify(note)
     begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
-    return _plan_search(
-        ExperimentState(experiment, Ledger()), [begun, driver_started(config, DriverWork.EXPERIMENT, at)]
-    )
+    events: list[Event] = [begun, driver_started(config, DriverWork.EXPERIMENT, at)]
+    return _plan_search(ExperimentState(experiment, Ledger()), events, simulation)
 
 
 def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: float, notify: Notify) -> Plan:
@@ -133,6 +146,8 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         recorded = fold(events).warm_starts
         warm_starts = load_warm_starts(config, recorded) if changes else recorded
         state = restore_state(build_experiment(config, warm_starts), events)
+    simulation = simulated_time(config, state.ledger)
+    at = simulation.now() if simulation else at
     opening: list[Event] = [driver_started(config, DriverWork.EXPERIMENT, at)]
     if changes:
         new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
@@ -142,10 +157,10 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         for note in (*design_warnings(config), *budget_notes, *warm_start_notes(config, new)):
             notify(note)
     elif state.ledger.status == Ending.FINISHED:
-        return replace(_plan_search(state, []), source=None)
+        return replace(_plan_search(state, [], simulation), source=None)
     for warning in _changes_of_code(state):
         notify(warning)
-    return _plan_search(state, opening)
+    return _plan_search(state, opening, simulation)
 
 
 def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float, notify: Notify) -> Plan:
@@ -155,6 +170,8 @@ def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float
     """
     state = load_state(directory, notify)
     config, ledger = state.config, state.ledger
+    simulation = simulated_time(config, ledger)
+    at = simulation.now() if simulation else at
     load = state.experiment.problem.load_final
     if load is None:
         raise RunDirectoryError(f"problem = {config.problem}: it has no held-out test set, so nothing can be retrained")
@@ -179,12 +196,13 @@ def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float
         return Plan(state, [] if is_latest else events, None, lambda: None, settings.seeds, 0, DriverWork.RETRAINING)
     split = load(settings.images)
     jobs = RetrainingJobs(state, left, settings.epochs, len(split.held_out_inputs))
-    return Plan(state, events, jobs, lambda: split, settings.seeds, len(left), DriverWork.RETRAINING)
+    return Plan(state, events, jobs, lambda: split, settings.seeds, len(left), DriverWork.RETRAINING, simulation)
 
 
-def _plan_search(state: ExperimentState, events: Sequence[Event]) -> Plan:
-    config = state.config
-    return Plan(state, events, SearchJobs(state), state.experiment.problem.load, config.seeds, config.concurrency)
+def _plan_search(state: ExperimentState, events: Sequence[Event], simulation: SimulatedTime | None) -> Plan:
+    config, load = state.config, state.experiment.problem.load
+    jobs = SearchJobs(state)
+    return Plan(state, events, jobs, load, config.seeds, config.concurrency, simulation=simulation)
 
 
 def _changes_of_code(state: ExperimentState) -> list[str]:

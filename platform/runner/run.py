@@ -5,12 +5,12 @@ Everything that can be wrong with the input is checked before anything is writte
 
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.schema import Config
+from fmnas.platform.config.schema import INSTANT, Config
 from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.configuration import save_config
 from fmnas.platform.experiment.events import Begun, DriverWork, Extended
@@ -20,8 +20,11 @@ from fmnas.platform.experiment.observer import Observer, Observers, PoolStatus, 
 from fmnas.platform.experiment.provenance import save_inputs
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.plan import ConfigChange, Plan, plan_existing, plan_new, plan_retraining
+
+SYNC_SECONDS = 1.0
+"""How often the journal of a simulation waits for the disk, at most."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def run_experiment(
             directory.check_absent()  # another process may have begun an experiment meanwhile
         changes_config = any(isinstance(event, Begun | Extended) for event in plan.events)
         save_inputs(state.experiment, data, directory, changes_config)
-        journal = stack.enter_context(Journal(directory.journal))
+        journal = stack.enter_context(Journal(directory.journal, SYNC_SECONDS if plan.simulation else 0.0))
         stack.enter_context(heartbeat(directory, partial(_driver_facts, plan, pool, now())))
         for event in plan.events:
             journal.append(event)
@@ -97,13 +100,23 @@ def run_experiment(
             observers.notify(Observer.on_event, event, None)
         status, reason = Ending(state.ledger.status or Ending.INTERRUPTED), ""
         if plan.source is not None:
-            status, reason = Driver(state, plan.source, journal, pool, observers, context).run()
+            status, reason = Driver(state, plan.source, journal, pool, observers, _driver_context(plan, context)).run()
         if status == Ending.INTERRUPTED and not (state.ledger.results or state.ledger.pending):
             raise KeyboardInterrupt  # no trial has begun: there is nothing to report
         if status == Ending.FINISHED and work == DriverWork.EXPERIMENT:  # left by trials that were killed
             shutil.rmtree(directory.checkpoints, ignore_errors=True)
         observers.notify(Observer.on_end, status, reason)
         return RunResult(state, status, reason)
+
+
+def _driver_context(plan: Plan, context: RunContext) -> RunContext:
+    """Return the context with the clock of the simulation, if there is one; the real one measures suggestions."""
+    simulation = plan.simulation
+    if simulation is None:
+        return context
+    is_instant = plan.state.config.workers.suggestions == INSTANT
+    suggesting = nullcontext if is_instant else partial(simulation.measure, context.clock.elapsed)
+    return replace(context, clock=Clock(simulation.now, simulation.now, suggesting))
 
 
 def _driver_facts(plan: Plan, pool: PoolStatus, since: float) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fmnas.platform.errors import LET_THROUGH, BreakOff, legible, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, BreakOff, ExperimentFailed, legible, one_line, own_line
 from fmnas.platform.workers.cancellation import PastDeadline, interruptible
 from fmnas.platform.workers.pool import FailedEvaluation, timed_out
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
+from fmnas.trainers.contract import NotRecordedError, RecordedFailureError
 
 logger = logging.getLogger(__name__)
 
@@ -40,15 +41,19 @@ def evaluate_trial(
     check: raises a BreakOff once the trial must end; a trainer that takes `stop` then ends by itself.
     seconds: the deadline, for the reason. on_error: called with the exception of a trial that failed.
     interrupt: whether to raise the BreakOff inside a trainer that does not end by itself.
+    Raises ExperimentFailed if a recorded problem lacks the configuration: no result can be made up for it.
     """
     try:
         with _restore_torch():
             return _call_trainer(trainer, trial, report, check, interrupt)
     except PastDeadline:
         return timed_out(seconds)
+    except NotRecordedError as error:
+        raise ExperimentFailed(f"trial {trial.id}: {error}") from None
     except Exception as error:
         on_error(error)
-        return FailedEvaluation(LOST if isinstance(error, DeviceFailedError) else FAILED, one_line(error))
+        took = error.seconds if isinstance(error, RecordedFailureError) else None
+        return FailedEvaluation(LOST if isinstance(error, DeviceFailedError) else FAILED, one_line(error), took)
 
 
 def _call_trainer(
@@ -121,14 +126,16 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
             is_valid, expected = isinstance(value, bool), "True or False"
         else:
             is_unknown = value is None and name in ("flops", "flops_ratio")
-            numbers = () if is_unknown else value if isinstance(value, tuple) else (value,)
-            is_valid, expected = all(map(_is_finite, numbers)), "a finite number"
+            is_valid, expected = is_unknown or _is_finite(value, 1 + (name == "seed_curves")), "a finite number"
         if not is_valid:
             raise TrainerError(f"it returned {name} = {_show(value)}, expected {expected}")
     return evaluation
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: Any, depth: int) -> bool:
+    """Whether a number, or every number of tuples that are nested at most `depth` deep, is finite."""
+    if isinstance(value, tuple):
+        return depth > 0 and all(_is_finite(part, depth - 1) for part in value)
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

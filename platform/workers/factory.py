@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.schema import IN_PROCESS, Config
+from fmnas.platform.config.schema import AUTO, Config
 from fmnas.platform.errors import ClusterError
 from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source, read_source_file
@@ -16,6 +16,7 @@ from fmnas.platform.workers.cluster import connect, live_nodes, max_workers
 from fmnas.platform.workers.evaluation import warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import Pool
+from fmnas.platform.workers.simulated import SimulatedPool, SimulatedTime
 from fmnas.trainers import TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
@@ -27,6 +28,7 @@ class PoolSpec:
 
     config: its problem and workers. data: of the problem. seeds: trainings per job. max_jobs: that may run at a time.
     trial_seconds: deadline of a job. checkpoints: of unfinished trainings. print_tracebacks: of failed jobs in process.
+    simulation: the time of simulated workers.
     """
 
     config: Config
@@ -36,17 +38,18 @@ class PoolSpec:
     trial_seconds: float = math.inf
     checkpoints: Checkpoints | None = None
     print_tracebacks: bool = True
+    simulation: SimulatedTime | None = None
 
 
 @contextmanager
 def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Callable[[str], None]) -> Iterator[Pool]:
-    """Yield a pool, on the Ray cluster at the address unless it is in process; disconnect at the end.
+    """Yield a pool, on the Ray cluster at the address unless it is in this process; disconnect at the end.
 
     Raises ClusterError if the cluster cannot be reached, or it or this process lacks the resources.
     """
     config, workers = spec.config, spec.config.workers
     settings = replace(config.problem_settings, seeds=spec.seeds, checkpoints=spec.checkpoints)
-    if workers.kind == IN_PROCESS:
+    if workers.is_in_driver:
         task = problem(config.problem, settings)
         try:
             trainer = task.build(spec.data, workers.hardware)
@@ -55,7 +58,17 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
             raise ClusterError(f"{keys}: {error}") from error
         if task.function is None or _uses_torch(task.function):  # an optimizer may have loaded torch for itself
             warm_up_torch(workers.hardware.device)
-        yield InProcessPool(trainer, spec.trial_seconds, stop, workers.grace_seconds, spec.print_tracebacks)
+        options: dict[str, Any] = {
+            "trial_seconds": spec.trial_seconds,
+            "stop": stop,
+            "grace_seconds": workers.grace_seconds,
+            "print_tracebacks": spec.print_tracebacks,
+        }
+        if spec.simulation is None:
+            yield InProcessPool(trainer, **options)
+        else:
+            count = spec.max_jobs if workers.count == AUTO else int(workers.count)
+            yield SimulatedPool(trainer, count, spec.simulation, **options)
         return
     from fmnas.platform.workers.ray_pool import RayPool
     from fmnas.platform.workers.ray_worker import build_trainer

@@ -16,10 +16,14 @@ from fmnas.search_spaces.records import TIMED_OUT
 
 @dataclass(frozen=True)
 class FailedEvaluation:
-    """The outcome of a job without an evaluation. status: FAILED, TIMED_OUT or LOST. reason: one line."""
+    """The outcome of a job without an evaluation. status: FAILED, TIMED_OUT or LOST. reason: one line.
+
+    seconds: what it took, if that is known otherwise than by the clock of the driver.
+    """
 
     status: str
     reason: str
+    seconds: float | None = None
 
 
 def timed_out(seconds: float) -> FailedEvaluation:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers import BayesianOptimizer
 from fmnas.search_spaces import Space, joint_space
+from fmnas.search_spaces.records import PROMOTION
 from fmnas.testing import OptimizerContract, Subject
 from fmnas.testing.optimizers import check_restored
 from fmnas.testing.subject import CONSTRAINED, SPACES, run_sequentially
@@ -39,7 +40,8 @@ def test_the_joint_space(name: str) -> None:
     assert optimizer.chooses in SUBJECTS[name].origins
     for trial in trials:
         space.validate(trial.configuration)
-    assert len({json.dumps(trial.configuration) for trial in trials}) == 5
+    new = [json.dumps(trial.configuration) for trial in trials if trial.origin != PROMOTION]
+    assert len({*new}) == len(new) >= 4
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not issubclass(ROWS[name].optimizer, BayesianOptimizer)])

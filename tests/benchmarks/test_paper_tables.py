@@ -4,13 +4,15 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import paper_tables
 import pytest
-from paper_page import mean_line, rank_optimizers, table, write_page
+from paper_page import competing, mean_line, of_kernels, rank_optimizers, table, write_page
 from paper_tables import DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, load_tables, run_directory
 
+from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import load_config
 from fmnas.platform.config.source import shipped_configs
@@ -24,7 +26,10 @@ LITTLE = ["-o", "repeats=2", "-o", "budget.evaluations=14", "-o", "hypotheses=al
 @pytest.mark.parametrize("name", sorted(PAPER))
 def test_the_same_optimizers_compete_in_every_table(name: str) -> None:
     config, first = load_config(name), load_config("paper/func2c")
-    assert {entry.name for entry in config.optimizers} == {entry.name for entry in first.optimizers}
+    short = {"hyperband", "asha", "dehb"} if config.fidelity.epochs > 1 else set()
+    assert {entry.name for entry in config.optimizers} == {entry.name for entry in first.optimizers} | short
+    kernels = {entry.options["kernel"]: entry.label for entry in config.optimizers if "kernel" in entry.options}
+    assert kernels == {kernel: f"bo-fm-{kernel}" for kernel in get_args(KernelName) if kernel != "modlap"}
     assert (config.repeats, config.seed) == (5, 0)
     assert config.budget.evaluations == (100 if name == "paper/xgb_fashion_mnist" else 200)
 
@@ -74,13 +79,22 @@ def test_an_unfinished_run_is_not_taken(folder: Path, tmp_path: Path) -> None:
 
 
 def test_rows_are_ordered_by_mean_and_show_published_values_digit_by_digit(taken: Taken) -> None:
-    order = rank_optimizers(taken)
+    order = rank_optimizers(taken, taken.facts.optimizers)
     assert taken.bests(order[0]).mean() <= taken.bests(order[1]).mean()
-    lines = table(
-        taken, {"source": "a paper", "rows": {"random": ["1.0", "0.10"], "GEBO": ["2.0", "0.2"]}}
-    ).splitlines()
+    about = {"source": "a paper", "rows": {"random": ["1.0", "0.10"], "GEBO": ["2.0", "0.2"]}}
+    lines = table(taken, about, competing(taken, about)).splitlines()
     assert [re.split(r" \[| \| ", line.strip("| "))[0] for line in lines[2:]] == [*order, "GEBO"]
     assert "1.0 ± 0.10" in next(line for line in lines if line.startswith("| random"))
+
+
+def test_kernels_have_a_table_of_their_own(taken: Taken) -> None:
+    taken = replace(taken, facts=replace(taken.facts, optimizers={"bo-fm-mixture": taken.facts.optimizers["random"]}))
+    about = {"source": "a paper", "rows": {"bo-fm-moddif": ["1.0", "0.10"], "cocabo": ["2.0", "0.2"]}}
+    assert of_kernels(taken, about) == ["bo-fm-moddif", "bo-fm-mixture"]
+    assert competing(taken, about) == ["cocabo"]
+    renamed = replace(taken, curves=taken.curves.replace({"optimizer": {"random": "bo-fm-mixture"}}))
+    lines = table(renamed, about, of_kernels(taken, about)).splitlines()[2:]
+    assert [line.split(" | ")[0] for line in lines] == ["| bo-fm-mixture", "| bo-fm-moddif"]
 
 
 def test_the_page_is_what_the_files_and_the_published_numbers_give(tmp_path: Path) -> None:

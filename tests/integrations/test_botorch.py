@@ -1,7 +1,7 @@
 """MixedFMGP: the kernels of BO-FM's own processes, fitted, searched and asked by BoTorch."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from fmnas.integrations.botorch import KERNELS, MixedFMGP, graph_kernel, search_arguments
+from fmnas.integrations.botorch import MixedFMGP, graph_kernel, search_arguments
 from fmnas.optimizers import OptimizerError
-from fmnas.optimizers.gp.fm_kernel import FMKernel
-from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS, KernelName
+from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.optimizers.gp.kernel import pair_indices
 from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.power_kernel import build_kernel
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 
 pytestmark = pytest.mark.slow
@@ -51,26 +51,22 @@ def fit_model(space: Space, **options: Any) -> MixedFMGP:
     return model
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", get_args(KernelName))
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_the_kernel_is_that_of_bofms_own_processes(name: KernelName, space: Space) -> None:
     X, _ = data(space)
-    fast, slow = FMKernel(space, FAST_KERNELS[name]), graph_kernel(space, name)
+    fast, slow = build_kernel(space, name, blended=False), graph_kernel(space, name)
     rng = np.random.default_rng(1)
     values = {
         parameter.name: torch.from_numpy(np.exp(rng.uniform(-1, 1, (1, parameter.size))).clip(*parameter.bounds))
         for parameter in fast.parameters
     }
     odds = values["odds"][0, 0]
-    attributes = {
-        "lengthscale": values["theta"][0],
-        "alpha": values["alpha"][0],
-        "beta": values["beta"][0],
-        "weights": torch.stack([odds, torch.ones(())]) / (1 + odds),
-    }
+    attributes = {"weights": torch.stack([odds, torch.ones(())]) / (1 + odds)}  # of a sum
+    attributes |= {"lengthscale" if key == "theta" else key: value[0] for key, value in values.items()}
     for attribute, value in attributes.items():
-        if hasattr(slow, attribute) and getattr(slow, attribute).numel():
-            setattr(slow, attribute, value)
+        if hasattr(slow, f"raw_{attribute}") and value.numel():
+            slow.set_value(attribute, value)
     i, j = pair_indices(len(X))
     expected = fast.pairs(Points.from_encoded(space, X.numpy())).correlation(values)[0]
     assert torch.allclose(slow(X).to_dense().detach()[i, j], expected, rtol=1e-9, atol=1e-12)

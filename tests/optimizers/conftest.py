@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.power_kernel import POWER_KERNELS, build_kernel
 from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import Variable
@@ -60,7 +60,7 @@ def spaces() -> st.SearchStrategy[Space]:
     return _space()
 
 
-KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
+NAMES = [*FAST_KERNELS, *POWER_KERNELS, *(f"blended-{name}" for name in (*BLENDED_KERNELS, *POWER_KERNELS))]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Pro
     X = space.sample_encoded(rng, n)
     y = rng.standard_normal(n) + X.sum(axis=1)
     y = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
-    likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), Points.from_encoded(space, X), y)
+    model = build_kernel(space, kernel.removeprefix("blended-"), blended=kernel.startswith("blended-"))
+    likelihood = Likelihood(model, Points.from_encoded(space, X), y)
     return Problem(
         space, kernel, X, y, likelihood, likelihood.parameters.box.clip(likelihood.parameters.starts(rng, 1)[0])
     )
@@ -135,7 +136,7 @@ def space(request: pytest.FixtureRequest) -> Space:
     return request.param
 
 
-@pytest.fixture(params=sorted(KERNELS))
+@pytest.fixture(params=sorted(NAMES))
 def kernel(request: pytest.FixtureRequest) -> str:
-    """Each of the six kernels."""
+    """Each kernel of BO-FM."""
     return request.param

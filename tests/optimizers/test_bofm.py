@@ -53,7 +53,7 @@ def key(trial: Trial | None) -> str:
     return json.dumps(trial.configuration)
 
 
-@pytest.mark.parametrize("kernel", ["modlap", "moddif"])
+@pytest.mark.parametrize("kernel", ["modlap", "moddif", "mixture", "kernel-modulated"])
 @pytest.mark.parametrize("space", [MIXED, DISCRETE, CONTINUOUS], ids=["mixed", "discrete", "continuous"])
 def test_after_the_design_the_model_suggests(space: Space, kernel: str) -> None:
     trials = run_trials(build_optimizer(space, kernel=kernel), 8)
@@ -67,7 +67,7 @@ def test_after_the_design_the_model_suggests(space: Space, kernel: str) -> None:
 def test_a_pending_trial_is_not_asked_for_again() -> None:
     alone, ahead = build_optimizer(MIXED), build_optimizer(MIXED)
     for optimizer in (alone, ahead):
-        run_trials(optimizer, 8)
+        run_trials(optimizer, 10)
     first = ahead.ask()
     assert first == alone.ask()
     alone.forget(first)

@@ -12,10 +12,13 @@ from fmnas.optimizers.gp.factors import Eigenspaces, Factors
 from fmnas.optimizers.gp.frequency_modulation import (
     BLENDED_KERNELS,
     FAST_KERNELS,
+    Blended,
+    FastKernel,
+    Modulated,
     ModulatedDiffusion,
     ModulatedLaplacian,
 )
-from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
+from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient, normaliser
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
@@ -24,6 +27,7 @@ MODULATIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_the_slopes_of_a_combination_are_its_derivatives(kernel: str, seed: int) -> None:
     combination, rng = KERNELS[kernel].combination, np.random.default_rng(seed)
     q, s, d2, w = (torch.from_numpy(rng.uniform(0.05, 0.95, 4)).requires_grad_() for _ in range(4))
@@ -93,15 +97,17 @@ def test_multiplicities_of_a_path_are_the_traces_of_its_projectors_to_the_last_b
 @settings(max_examples=30)
 def test_normaliser_is_the_mean_over_vertices(name: str, data: st.DataObject, spaces: Any, seed: int) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
-    factors = Factors(space, MODULATIONS[name])
+    factors, f = Factors(space), MODULATIONS[name]
     beta = torch.from_numpy(np.exp(np.random.default_rng(seed).uniform(-3, 3, (2, factors.P))))
-    N, slope = factors.normaliser(beta)
+    N, slope = normaliser(factors, f, beta)
     step = 1e-6
-    above, below = (factors.normaliser(beta * np.exp(sign * step))[0] for sign in (1, -1))
+    above, below = (normaliser(factors, f, beta * np.exp(sign * step))[0] for sign in (1, -1))
     np.testing.assert_allclose(slope, (above.log() - below.log()) / (2 * step), rtol=1e-5, atol=1e-8)
     for b in range(2):
-        for p in range(factors.P):
-            assert N[b, p].item() == pytest.approx(factors.diagonal(p, beta[b]).mean().item(), rel=1e-10)
+        graphs = GraphPart(factors, FastKernel(f, Modulated()), beta[b : b + 1], beta[b : b + 1])
+        for diagonal in graphs.diagonals(beta[b]):
+            assert diagonal.mean().item() == pytest.approx(1.0, rel=1e-10)
+        np.testing.assert_allclose(graphs.N[0], N[b], rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(MODULATIONS))
@@ -110,11 +116,11 @@ def test_normaliser_is_the_mean_over_vertices(name: str, data: st.DataObject, sp
 def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, spaces: Any, seed: int) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
     rng = np.random.default_rng(seed)
-    factors, n = Factors(space, MODULATIONS[name], additive=True), 6
+    factors, form, n = Factors(space), FastKernel(MODULATIONS[name], Blended()), 6
     v1, v2 = (torch.from_numpy(space.sample_encoded(rng, n)[:, len(space.continuous) :]).long() for _ in range(2))
     d2 = torch.from_numpy(rng.uniform(0, 4, (n, n)))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, factors.P)) for _ in range(2))
-    rows, graphs = factors.rows(v2), GraphPart(factors, alpha[None], beta[None])
+    rows, graphs = factors.rows(v2), GraphPart(factors, form, alpha[None], beta[None])
     tables = graphs.tables(rows, d2)
     own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
     by_table = own.prod(0), own.mean(0)
@@ -124,9 +130,8 @@ def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, sp
         np.testing.assert_allclose(every.reshape(n, n), right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(some[0], right.diagonal(), rtol=1e-9, atol=1e-12)
     at_home = graphs.tables(factors.rows(v1), torch.zeros(n, n).double())
-    N = factors.normaliser(beta[None])[0][0]  # [P]
-    for p, table in enumerate(at_home):
-        points, diagonal = torch.arange(n), factors.diagonal(p, beta) / N[p]
+    for p, (table, diagonal) in enumerate(zip(at_home, graphs.diagonals(beta), strict=True)):
+        points = torch.arange(n)
         np.testing.assert_allclose(table[points, v1[:, p], points], diagonal[v1[:, p]], atol=1e-12)
 
 
@@ -134,14 +139,14 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     """A cache of a few numbers and one of a megabyte: the same graph part, slopes and pulls."""
     space = Space([Nominal("a", [0, 1, 2]), Ordinal("b", [0, 1, 2, 3]), Real("x", 0.0, 1.0)])
     rng = np.random.default_rng(0)
-    factors, M = Factors(space, ModulatedLaplacian(), additive=True), 700
+    factors, form, M = Factors(space), FastKernel(ModulatedLaplacian(), Blended()), 700
     v1, v2 = (torch.from_numpy(space.sample_encoded(rng, M)[:, 1:]).long() for _ in range(2))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, (2, 2))) for _ in range(2))
     d2, by_log_q, by_s = (torch.from_numpy(rng.uniform(0, 4, (2, M))) for _ in range(3))
     weights = factors.pairs(v1, v2)
 
     def everything() -> list[torch.Tensor]:
-        graphs = GraphPart(factors, alpha, beta)
+        graphs = GraphPart(factors, form, alpha, beta)
         traced = GraphPartWithGradient(graphs, weights, d2)
         pulls = traced.pull(by_log_q, by_s)
         return [*graphs.evaluate(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]

@@ -13,7 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ModulatedKernel, ProdDif, ProdLap
+from fmnas.optimizers.gp.frequency_modulation import Modulated
+from fmnas.optimizers.gp.power_kernel import KernelModulated, MixtureKernel
+from fmnas.optimizers.kernels import (
+    AddDif,
+    AddLap,
+    FormulaKernel,
+    ModDif,
+    ModLap,
+    ModulatedKernel,
+    PositiveKernel,
+    ProdDif,
+    ProdLap,
+)
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
@@ -37,10 +49,20 @@ PRODUCT_SPACE = Space(
     ]
 )
 KERNELS = [ModLap, ModDif]
-FAMILY = [ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif]
 
 
-def gram(kernel: GraphKernel, X: Tensor, Z: Tensor | None = None) -> np.ndarray:
+def mixture(space: Space, **options: Any) -> FormulaKernel:
+    return FormulaKernel(MixtureKernel(space, Modulated()), **options)
+
+
+def kernel_modulated(space: Space, **options: Any) -> FormulaKernel:
+    return FormulaKernel(KernelModulated(space, Modulated()), **options)
+
+
+FAMILY = [ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif, mixture, kernel_modulated]
+
+
+def gram(kernel: PositiveKernel, X: Tensor, Z: Tensor | None = None) -> np.ndarray:
     """The covariance of X with Z (by default with itself)."""
     return kernel.forward(X, X if Z is None else Z).detach().numpy()
 
@@ -179,7 +201,7 @@ def test_batches_equal_their_members(make: Any) -> None:
         np.testing.assert_allclose(diagonal[b], np.diag(K[b]), rtol=1e-10)
 
 
-@pytest.mark.parametrize("make", [kernel for kernel in FAMILY if kernel is not ModDif])
+@pytest.mark.parametrize("make", [kernel for kernel in FAMILY if kernel not in (ModDif, kernel_modulated)])
 def test_never_increases_with_the_distance(make: Any) -> None:
     kernel = randomize_parameters(make(PRODUCT_SPACE), 2)
     points = X[:1].repeat(7, 1)

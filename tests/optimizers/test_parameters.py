@@ -46,3 +46,16 @@ def test_priors_are_normal_in_the_logarithm_or_a_density_of_the_value() -> None:
         move[k] = 1e-6
         above, below = (PARAMETERS.minus_log_prior(eta + sign * move)[0] for sign in (1, -1))
         np.testing.assert_allclose(gradient[:, k], (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_a_correlated_prior_is_a_normal_one_with_that_correlation() -> None:
+    prior = LogNormal(0.5, 2.0, correlation=0.6)
+    vector = ParameterVector([Parameter("beta", 3, (1e-3, 1e3), Constant(1.0), prior), ODDS])
+    covariance = 4.0 * (0.4 * torch.eye(3).double() + 0.6 * torch.ones(3, 3).double())
+    density = torch.distributions.MultivariateNormal(torch.full((3,), math.log(0.5), dtype=torch.float64), covariance)
+    eta = torch.tensor([[0.3, -0.4, 1.2, 0.0], [2.0, 2.1, 1.9, 0.0]]).double().requires_grad_()
+    expected = -density.log_prob(eta[:, :3])
+    (by_eta,) = torch.autograd.grad(expected.sum(), eta)
+    value, gradient = vector.minus_log_prior(eta.detach())
+    np.testing.assert_allclose(value[0] - value[1], (expected[0] - expected[1]).detach(), rtol=1e-12)
+    np.testing.assert_allclose(gradient, by_eta, rtol=1e-12, atol=1e-14)

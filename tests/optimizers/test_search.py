@@ -24,6 +24,7 @@ from fmnas.optimizers.gp.search import (
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
+NAMES = st.sampled_from(["modlap", "moddif", "mixture", "kernel-modulated"])
 NOTHING_KNOWN = np.empty((0, 1))
 
 
@@ -44,7 +45,7 @@ def all_vertices(space: Space) -> np.ndarray:
     return np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1).astype(float)
 
 
-@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=NAMES)
 @settings(max_examples=40)
 def test_best_neighbour_is_the_best_of_all_neighbours(
     data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
@@ -78,7 +79,7 @@ def check_gradient(space: Space, surface: Surface, points: Points) -> None:
         np.testing.assert_allclose(gradient[:, d], (above - below) / (2 * step), rtol=1e-3, atol=1e-4)
 
 
-@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=NAMES)
 @settings(max_examples=40)
 def test_gradient_equals_finite_differences(
     data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str

@@ -118,7 +118,7 @@ def test_a_small_budget_has_a_small_initial_design(evaluations: int, points: int
 
 def test_a_problem_without_epochs_needs_no_fidelity() -> None:
     for name, row in PROBLEMS.items():
-        if row.takes_milliseconds or name in ("nusvr_diabetes", "dt_wine", "mlp_digits"):
+        if row.takes_milliseconds or name in ("nusvr_diabetes", "dt_wine", "mlp_digits", "xgb_table"):
             assert check_config({**GOOD, "problem": name}, "here").fidelity.epochs == 1
     for name in ("joint", "xgb_digits"):
         assert "fidelity: missing" in refusal({**GOOD, "problem": name})

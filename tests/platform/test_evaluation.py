@@ -164,13 +164,17 @@ def test_numpy_numbers_are_recorded_as_pythons() -> None:
             flops=np.int64(7),  # type: ignore[arg-type]
             curve=[np.float32(0.5)],  # type: ignore[arg-type]
             diverged=np.True_,  # type: ignore[arg-type]
+            seed_curves=[[np.float64(0.25)]],  # type: ignore[list-item, arg-type]
         )
     )
-    assert result == Evaluation(0.5, 3, (0.25,), flops=7, curve=(0.5,), diverged=True)
+    assert result == Evaluation(0.5, 3, (0.25,), flops=7, curve=(0.5,), diverged=True, seed_curves=((0.25,),))
     assert Evaluation.from_dict(json.loads(json.dumps(result.to_dict()))).objective == 0.5
 
 
-@pytest.mark.parametrize("fields", [{"objective": np.float64("nan")}, {"diverged": 1.0}, {"errors": (np.inf,)}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"objective": np.float64("nan")}, {"diverged": 1.0}, {"errors": (np.inf,)}, {"seed_curves": ((0.1, np.nan),)}],
+)
 def test_the_invalid_field_of_a_result_is_named(fields: dict[str, Any]) -> None:
     (name,) = fields
     with pytest.raises(TrainerError, match=f"it returned {name}"):

@@ -31,7 +31,9 @@ from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import Conditions
 
 KNOWN = WarmStartData("runs/a", "x", "id", "", False, ((WarmStartTrial(0, {"x": 0.1}, 5, 3, Evaluation(0.5)),),))
-EVALUATION = Evaluation(0.1, 5, (0.1, 0.2), 7, 0.5, (0.3,), 1.5, True, Conditions("fast", True, "cpu", "2.8"))
+EVALUATION = Evaluation(
+    0.1, 5, (0.1, 0.2), 7, 0.5, (0.3,), 1.5, True, Conditions("fast", True, "cpu", "2.8"), ((0.2, 0.4),)
+)
 EVENTS: list[Event] = [
     Begun("id", 3, {"seed": 0}, 1.5, {"x": KNOWN}),
     Extended({"repeats": [1, 2]}, {"seed": 0}, 1.5),

@@ -46,8 +46,10 @@ def noise_for_fashion_mnist(root: Path | None, cache: Path) -> ImageSet:
 def small(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problem:
     """Each problem of the registry, with as few data as it can do with."""
     name = request.param
-    if name.startswith("xgb"):
+    if name.startswith("xgb") and name != "xgb_table":
         pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
+    if name == "robot_pushing":
+        pytest.importorskip("Box2D", reason="box2d is not installed: pip install box2d")
     monkeypatch.setattr("fmnas.trainers.images.data.find_fashion_mnist", noise_for_fashion_mnist)
     data = DataSettings(root=str(boston_file(tmp_path))) if name == "svm_boston" else SMALL.get(name, DataSettings())
     return problem(name, ProblemSettings(data, seeds=2))
@@ -89,6 +91,7 @@ PENALTIES = {
     "speed_reducer_constrained": 8.0,
     "environmental_model": 200.0,
     "environmental_model_correct": 200.0,
+    "robot_pushing": 25.0,
     "nusvr_diabetes": 100.0,
     "svm_boston": 30.0,
     "dt_wine": 1.0,
@@ -96,6 +99,7 @@ PENALTIES = {
     "xgb_digits": 0.9,  # guesses
     "xgb_fashion_mnist": 0.9,
     "xgb_fashion_mnist_small": 0.9,
+    "xgb_table": 1.0,
 }
 
 
@@ -190,17 +194,26 @@ def test_boston_runs_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["data"] == str(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "needed", "package"),
+    [("xgb_digits", "xgboost", "xgboost-cpu"), ("robot_pushing", "Box2D", "box2d")],
+)
 def test_a_missing_package_is_named_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    needed: str,
+    package: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def missing(module: str) -> object:
-        if module == "xgboost":
+        if module == needed:
             raise ModuleNotFoundError(module, name=module)
         return import_module(module)
 
     monkeypatch.setattr("fmnas.search_spaces.errors.import_module", missing)
-    assert run("xgb_digits", tmp_path) == 2
+    assert run(name, tmp_path) == 2
     message = capsys.readouterr().err
-    assert "needs xgboost-cpu" in message
-    assert "pip install xgboost-cpu" in message
+    assert f"needs {package}" in message
+    assert f"pip install {package}" in message
     assert not (tmp_path / "run").exists()

@@ -82,5 +82,6 @@ def test_options_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[st
     assert main(["list", "optimizers", "--options"]) == 0
     output = capsys.readouterr().out
     assert "population 50, tournament 15" in output
-    assert "kernel modlap (or moddif, prodlap, proddif, addlap, adddif), mode default (or paper)" in output
+    kernels = "modlap (or moddif, prodlap, proddif, addlap, adddif, mixture, kernel-modulated)"
+    assert f"kernel {kernels}, mode default (or paper)" in output
     assert "random search: no options" in output

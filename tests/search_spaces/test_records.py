@@ -31,6 +31,7 @@ EVALUATIONS = st.builds(
     seconds=st.floats(0, 1e6),
     diverged=st.booleans(),
     conditions=st.none() | CONDITIONS,
+    seed_curves=st.lists(SERIES, max_size=3).map(tuple),
 )
 
 
@@ -61,6 +62,12 @@ def test_trial_survives_json(data: st.DataObject, configured_spaces: Any) -> Non
 @given(evaluation=EVALUATIONS)
 def test_evaluation_survives_json(evaluation: Evaluation) -> None:
     assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+
+
+def test_an_evaluation_of_before_there_were_seed_curves_is_read() -> None:
+    data = Evaluation(0.5, errors=(0.25,)).to_dict()
+    del data["seed_curves"]
+    assert Evaluation.from_dict(data) == Evaluation(0.5, errors=(0.25,))
 
 
 def test_a_fallback_that_is_not_known_is_refused_at_once() -> None:

@@ -43,7 +43,7 @@ def test_early_epochs_use_the_first_images_and_the_last_all(
         trainer(data, arrangement=arrangement, early_validation=None).evaluate(trial) for data in (split, part)
     )
     assert early.curve == (*of_part.curve[:-1], exact.curve[-1])
-    assert replace(early, curve=exact.curve) == exact
+    assert replace(early, curve=exact.curve, seed_curves=exact.seed_curves) == exact
     assert early.curve != exact.curve, "otherwise nothing is tested"
     assert trainer(arrangement=arrangement, early_validation=17).evaluate(trial) == exact
 

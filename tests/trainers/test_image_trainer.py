@@ -38,6 +38,7 @@ def test_the_parts_of_an_evaluation(trainer: ImageTrainer, make_trial: MakeTrial
     errors = np.array([error for *_, error in reports]).reshape(3, 3)  # [seeds, epochs]
     assert evaluation.errors == tuple(errors[:, -1])
     assert evaluation.curve == pytest.approx(errors.mean(axis=0))
+    assert evaluation.seed_curves == tuple(map(tuple, errors))
     assert len({round(error * 17, 6) % 1 for error in errors.flat}) == 1, "17 validation images"
     flops = count_flops(Cell.from_configuration(trial.configuration))
     assert (evaluation.flops, evaluation.flops_ratio) == (flops, flops / 70_274_048)

@@ -150,6 +150,7 @@ class ImageTrainer:
             seconds=self._clock() - start,
             diverged=any(training.diverged for training in trainings),
             conditions=self._conditions,
+            seed_curves=tuple(training.errors for training in trainings),
         )
 
     def _trainings(self, task: Task) -> list[Training]:

@@ -1,0 +1,309 @@
+"""A suite of problems in two halves: what BO-FM's default is chosen on, and what the choice is then judged on.
+
+    python benchmarks/suite.py run FILE --half design|validation [--methods bo-fm tpe ...] [--seeds N] [--evaluations N]
+        [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
+    python benchmarks/suite.py table FILE [FILE ...] [--reference bo-fm]
+
+The halves were fixed by name before any method was run on them. Each run starts from ten random points, the same for
+all methods. --workers: trials pending together; the oldest finishes first. --noise: the standard deviation of an error
+on each observed objective, as a share of the range of 1,000 random points' inner 80%; what counts is the value without
+it, of the trial that looked best. FILE is a CSV with a row per run; given again, it is continued, with its seeds, which
+are drawn from the operating system's entropy when it begins.
+
+`table` prints mean ranks over problems with 95% intervals, log10 of normalised regret, and the sign-flip tests of the
+reference against each other method, stratified by problem, with Holm's correction.
+"""
+
+import argparse
+import csv
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fmnas.comparison.analysis.across_problems import (
+    ProblemResults,
+    compare_overall,
+    mean_ranks,
+    normalised_regret,
+)
+from fmnas.optimizers import Optimizer, random_design
+from fmnas.platform.problems import problem as registered
+from fmnas.platform.registry import OPTIMIZERS, OptimizerContext
+from fmnas.search_spaces import Configuration, Space, Trial
+from fmnas.search_spaces.records import RANDOM
+from fmnas.trainers.problem import Problem
+
+FUNCTIONS = Path(__file__).with_name("suite_functions.py")
+DESIGN = (
+    *("func2c", "func3c", "ackley5c", "levy", "rosenbrock", "rotated", "cliff", "labs30", "ising", "contamination"),
+    *("pressure_vessel_constrained", "environmental_model_correct", "nusvr_diabetes", "svc_cancer"),
+)
+VALIDATION = (
+    *("rastrigin", "styblinski_tang", "michalewicz", "griewank", "ackley_bits", "rotated_steep", "gear_train", "qubo"),
+    *("maxsat", "pest_control", "speed_reducer_constrained", "dt_wine", "xgb_digits", "mivabo_gaussian_at_most_2"),
+    "joint_like",
+)
+HALVES = {"design": DESIGN, "validation": VALIDATION}
+OWN = {
+    *("levy", "rosenbrock", "rotated", "cliff", "labs30", "ising", "svc_cancer", "rastrigin", "styblinski_tang"),
+    *("michalewicz", "griewank", "ackley_bits", "rotated_steep", "gear_train", "qubo", "joint_like"),
+}
+"""Problems of suite_functions.py; the others are the platform's."""
+
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bo-fm-paper": ("bo-fm", {"mode": "paper"}),
+    "optuna-gp": ("optuna:GPSampler", {}),
+}
+"""Methods that are not simply an optimizer of the registry: its name and options."""
+INITIAL = 10
+CHECKPOINTS = (20, 30, 50, 75, 100, 200)
+FLOOR = 1e-4
+"""Of the normalised regret, in tables."""
+
+Build = Callable[[Space, int, list[Configuration], int], Optimizer]
+"""Builds an optimizer for (space, seed, initial design, evaluations)."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. values: of the trial that looked best, without noise, at the CHECKPOINTS that it reached."""
+
+    problem: str
+    method: str
+    seed: int
+    workers: int
+    noise: float
+    evaluations: int
+    cpu_seconds: float
+    values: tuple[float, ...]
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What makes it another run of the same file."""
+        return self.problem, self.method, self.seed
+
+
+@cache
+def problem_of(name: str) -> Problem:
+    """A problem of the suite."""
+    return registered(f"{FUNCTIONS}:{name}" if name in OWN else name)
+
+
+def build_registered(method: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:
+    """An optimizer of the registry, or one of METHODS."""
+    name, options = METHODS.get(method, (method, {}))
+    entry = OPTIMIZERS[name] if name in OPTIMIZERS else _optuna_entry(name)
+    context = OptimizerContext(
+        seed=seed, epochs=1, evaluations=evaluations, log_objective=False, initial_design=tuple(design)
+    )
+    return entry.build(space, context, options)
+
+
+def _optuna_entry(name: str) -> Any:
+    from fmnas.platform.registry import OptimizerEntry
+
+    return OptimizerEntry(name, name, "a sampler of Optuna")
+
+
+@cache
+def noise_unit(name: str) -> float:
+    """The range of the inner 80% of 1,000 random points."""
+    problem, rng = problem_of(name), np.random.default_rng(0)
+    values = [
+        problem.trainer.evaluate(Trial(i, problem.space.sample(rng), 1, RANDOM, seed=i)).objective
+        for i in range(1000 if problem.function else 100)
+    ]
+    return float(np.subtract(*np.quantile(values, [0.9, 0.1])))
+
+
+def run_once(name: str, method: str, seed: int, evaluations: int, workers: int, noise: float, build: Build) -> Run:
+    """One run of a method on a problem."""
+    problem = problem_of(name)
+    optimizer = build(problem.space, seed, random_design(problem.space, INITIAL, seed), evaluations)
+    width = noise * noise_unit(name) if noise else 0.0
+    errors = np.random.default_rng([seed, 1]).normal(0.0, width, evaluations)
+    pending: list[Trial] = []
+    values, seconds, asked, best, lowest = [], 0.0, 0, np.inf, np.inf
+    for i in range(evaluations):
+        while asked < evaluations and len(pending) < workers:
+            start = time.process_time()
+            trial = optimizer.ask()
+            seconds += time.process_time() - start
+            assert trial is not None
+            pending.append(replace(trial, seed=(seed + asked) % 2**32))
+            asked += 1
+        trial = pending.pop(0)
+        evaluation = problem.trainer.evaluate(trial)
+        observed = evaluation.objective + float(errors[i])
+        optimizer.tell(trial, replace(evaluation, objective=observed))
+        if observed < lowest:
+            best, lowest = evaluation.objective, observed
+        if i + 1 in CHECKPOINTS:
+            values.append(best)
+    return Run(name, method, seed, workers, noise, evaluations, round(seconds, 3), tuple(values))
+
+
+def read_runs(path: Path) -> list[Run]:
+    """The runs of a file; none if it does not exist."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [
+            Run(
+                *(row["problem"], row["method"], int(row["seed"]), int(row["workers"]), float(row["noise"])),
+                *(int(row["evaluations"]), float(row["cpu_seconds"])),
+                tuple(float(row[f"at_{at}"]) for at in CHECKPOINTS if row[f"at_{at}"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def append_run(path: Path, run: Run) -> None:
+    """Add a row, and the header to a new file."""
+    row = {name: value for name, value in asdict(run).items() if name != "values"}
+    reached = dict(zip(CHECKPOINTS, run.values, strict=False))
+    row |= {f"at_{at}": repr(reached[at]) if at in reached else "" for at in CHECKPOINTS}
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def seeds_of(runs: Sequence[Run], count: int) -> list[int]:
+    """The seeds of a file, and fresh ones up to the count."""
+    seeds = list(dict.fromkeys(run.seed for run in runs))
+    return [*seeds, *(secrets.randbits(31) for _ in range(count - len(seeds)))][:count]
+
+
+def run_missing(
+    path: Path, names: Sequence[str], methods: Sequence[str], arguments: argparse.Namespace, build: Callable[..., Any]
+) -> None:
+    """Run what the file lacks, seed by seed, in `jobs` processes.
+
+    build: of (method, space, seed, design, evaluations).
+    """
+    done = read_runs(path)
+    seeds = read_runs(arguments.seeds_from) if arguments.seeds_from else done
+    keys = {run.key for run in done}
+    wanted = [
+        (name, method, seed)
+        for seed in seeds_of(seeds, arguments.seeds)
+        for name in names
+        for method in methods
+        if (name, method, seed) not in keys
+    ]
+    rest = (arguments.evaluations, arguments.workers, arguments.noise)
+    with ProcessPoolExecutor(arguments.jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        running = [pool.submit(_run_job, *key, *rest, build) for key in wanted]
+        for count, future in enumerate(as_completed(running), 1):
+            run = future.result()
+            append_run(path, run)
+            last = run.values[-1] if run.values else float("nan")
+            print(f"{count}/{len(wanted)} {run.problem} {run.method} {last:.6g} {run.cpu_seconds:.1f} s", flush=True)
+
+
+def _run_job(name: str, method: str, seed: int, evaluations: int, workers: int, noise: float, build: Any) -> Run:
+    def with_method(space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:
+        return build(method, space, seed, design, evaluations)
+
+    return run_once(name, method, seed, evaluations, workers, noise, with_method)
+
+
+def problems_in(runs: Sequence[Run]) -> list[ProblemResults]:
+    """The results of each problem, of the methods and seeds that all have, at the checkpoints that all reached."""
+    methods = sorted({run.method for run in runs})
+    by_key = {run.key: run for run in runs}
+    reached = min(len(run.values) for run in runs)
+    results = []
+    for name in dict.fromkeys(run.problem for run in runs):
+        seeds = list(dict.fromkeys(run.seed for run in runs if run.problem == name))
+        complete = [seed for seed in seeds if all((name, method, seed) in by_key for method in methods)]
+        if complete:
+            values = [[by_key[name, method, seed].values[:reached] for seed in complete] for method in methods]
+            minimum = problem_of(name).minimum
+            results.append(
+                ProblemResults(name, tuple(methods), np.array(values), np.nan if minimum is None else minimum)
+            )
+    return results
+
+
+def lines_of_table(results: Sequence[ProblemResults], reference: str) -> Iterator[str]:
+    """Markdown: ranks and regret by checkpoint, and the tests at the last one."""
+    methods, reached = results[0].optimizers, results[0].incumbents.shape[2]
+    at = CHECKPOINTS[:reached]
+    cells = sum(problem.incumbents.shape[1] for problem in results)
+    yield f"{len(results)} problems, {cells} pairs of a problem and a seed\n"
+    yield f"| mean rank of {len(methods)} | " + " | ".join(map(str, at)) + " |"
+    yield "|---" * (reached + 1) + "|"
+    ranks = mean_ranks(results)
+    for method in sorted(methods, key=lambda m: _rank(ranks, m, reached)["mean"]):
+        rows = [_rank(ranks, method, e + 1) for e in range(reached)]
+        yield f"| {method} | " + " | ".join(f"{r['mean']:.2f} ({r['low']:.2f} to {r['high']:.2f})" for r in rows) + " |"
+    regrets = np.stack(
+        [np.log10(normalised_regret(problem).clip(min=FLOOR)).mean(axis=1) for problem in results]
+    )  # [P, K, E]
+    yield "\n| log10 of normalised regret | " + " | ".join(map(str, at)) + " |"
+    yield "|---" * (reached + 1) + "|"
+    for k, method in enumerate(methods):
+        yield f"| {method} | " + " | ".join(f"{value:.2f}" for value in regrets[:, k].mean(axis=0)) + " |"
+    yield f"\n| {reference} against | evaluations | lower, equal, higher | effect | p | Holm |"
+    yield "|---" * 6 + "|"
+    for e in range(reached):
+        until = [replace(problem, incumbents=problem.incumbents[:, :, : e + 1]) for problem in results]
+        for test in compare_overall(until, reference):
+            counts = ", ".join(map(str, test.cells))
+            yield f"| {test.other} | {at[e]} | {counts} | {test.effect:+.2f} | {test.p:.3f} | {test.p_corrected:.3f} |"
+
+
+def _rank(ranks: pd.DataFrame, method: str, evaluations: int) -> "pd.Series[Any]":
+    return ranks[(ranks["optimizer"] == method) & (ranks["evaluations"] == evaluations)].iloc[0]
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of a set of runs."""
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds-from", type=Path, help="a file of runs whose seeds are taken")
+    parser.add_argument("--evaluations", type=int, default=100, choices=CHECKPOINTS)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--noise", type=float, default=0.0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--problems", nargs="+", choices=(*DESIGN, *VALIDATION))
+
+
+def main() -> None:
+    """Run what is missing, or print tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run")
+    add_run_arguments(run)
+    run.add_argument("--half", choices=HALVES, required=True)
+    run.add_argument("--methods", nargs="+", default=["bo-fm", "random"])
+    table = commands.add_parser("table")
+    table.add_argument("files", type=Path, nargs="+")
+    table.add_argument("--reference", default="bo-fm")
+    arguments = parser.parse_args()
+    if arguments.command == "table":
+        runs = [run for path in arguments.files for run in read_runs(path)]
+        print("\n".join(lines_of_table(problems_in(runs), arguments.reference)))
+        return
+    names = arguments.problems or HALVES[arguments.half]
+    run_missing(arguments.file, names, arguments.methods, arguments, build_registered)
+
+
+if __name__ == "__main__":
+    main()
