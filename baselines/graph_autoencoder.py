@@ -165,6 +165,12 @@ class GraphAutoencoder:
             adam.step()
 
 
+def result_weights(y: Floats, k: float) -> Floats:
+    """Return weights [n], of sum 1, in proportion to 1 / (k n + number of better results), given objectives y [n]."""
+    weights = 1.0 / (k * len(y) + (y < y[:, None]).sum(1))
+    return np.asarray(weights / weights.sum())
+
+
 def divergence(mean: Tensor, log_deviation: Tensor) -> Tensor:
     """Return KL, summed over nodes and averaged over configurations and d; both [m, N + 1, d]."""
     terms = 1.0 + 2.0 * log_deviation - mean.square() - (2.0 * log_deviation).exp()

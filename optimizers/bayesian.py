@@ -108,11 +108,10 @@ class BayesianOptimizer(Optimizer):
         return Surrogate(self.kernel(self.space), self.settings.fit)
 
     def restore(self, trial: Trial) -> None:
-        """Register a trial that was asked before, with the optimum of its fit from its memo."""
+        """Register a trial that was asked before, with the state in its memo."""
         super().restore(trial)
         if trial.memo:
-            *eta, warping = trial.memo
-            self._last_eta, self._warping = torch.tensor(eta, dtype=torch.float64), self.settings.warpings[int(warping)]
+            self._read_memo(trial.memo)
 
     def objectives(self) -> np.ndarray:
         """Return the objectives of the observations [n] before the warping."""
@@ -135,6 +134,11 @@ class BayesianOptimizer(Optimizer):
         if self._last_eta is None:
             return ()
         return (*self._last_eta.tolist(), float(self.settings.warpings.index(self._current_warping())))
+
+    def _read_memo(self, memo: tuple[float, ...]) -> None:
+        """Restore what `_memo` returned."""
+        *eta, warping = memo
+        self._last_eta, self._warping = torch.tensor(eta, dtype=torch.float64), self.settings.warpings[int(warping)]
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
         """Fit the process to the observations with objectives y [n] under the most likely warping."""

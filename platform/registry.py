@@ -328,6 +328,7 @@ OPTIMIZERS = {
         ("casmopolitan", "baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
         ("bodi", "baselines.bodi:BODi", "a Gaussian process on distances to a dictionary of random anchors"),
         ("hybo", "baselines.hybo:HyBO", "additive hybrid kernels over all subsets of variables, sampled"),
+        ("gebo", "baselines.gebo:GEBO", "a Gaussian process in the latent space of graph autoencoders"),
         ("rounding-gp", "baselines.rounding_gp:RoundingGP", "a Gaussian process on relaxed codes, rounded"),
         ("mivabo", "baselines.mivabo:MiVaBO", "Thompson sampling with a linear model of bits and Fourier features"),
         ("gp-sa", "baselines.gp_annealing:GPAnnealing", "a Gaussian process, its acquisition by simulated annealing"),
