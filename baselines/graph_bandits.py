@@ -37,12 +37,12 @@ class HubGraph:
 
 
 def grow_graph(N: int, hubs: Sequence[int], draws: Sequence[float], hub_weight: int = HUB_WEIGHT) -> Floats:
-    """Return A. draws: a uniform number for each node that is no hub, in their order, which draws its neighbour."""
+    """Return A. draws: a uniform number for each node except the hubs, in their order, which draws its neighbour."""
     A, weights = np.zeros((N, N)), np.zeros(N)
     A[np.ix_(hubs, hubs)] = 1.0 - np.eye(len(hubs))
     weights[list(hubs)] = max(hub_weight, len(hubs) - 1)
-    others = [node for node in range(N) if node not in hubs]
-    for node, draw in zip(others, draws, strict=True):
+    new_nodes = [node for node in range(N) if node not in hubs]
+    for node, draw in zip(new_nodes, draws, strict=True):
         cumulative = weights.cumsum()
         target = int(np.searchsorted(cumulative, draw * cumulative[-1], side="right"))
         A[node, target] = A[target, node] = 1.0
