@@ -13,6 +13,7 @@ trained on five results, mostly of the best. A graph that often fails to improve
 | a single hub | paper: alone; code: with two others | alone | |
 | training | size of its batches not known | one result after another | |
 | metric of the loss | compared results not known | those of nearest and farthest objective | |
+| first suggestion | lengthscale 2, not fitted | fitted, as the later ones | |
 | output scale, mean | not known | maximised out; the noise is 0.1 of the scale | shared process |
 | pending trials | none | their predicted means | asynchronous workers |
 | constraints, known configurations | none, tried again | best sample that decodes to a new feasible one | |
