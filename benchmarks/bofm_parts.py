@@ -1,6 +1,6 @@
 """What each part of BO-FM's default brings: a factorial on the design half of the suite (suite.py).
 
-    python benchmarks/bofm_parts.py run FILE [--seeds N] [--jobs J] [--evaluations N] [--workers W] [--noise SHARE]
+    python benchmarks/bofm_parts.py run FILE [--arms default correlation=0 ...] [arguments of suite.py run]
     python benchmarks/bofm_parts.py effects FILE
 
 Eighteen arms are an orthogonal array (Taguchi's L18): every pair of levels of two factors appears equally often, so the
@@ -14,6 +14,9 @@ mean of a level over all arms that have it, minus that of the factor's first lev
 | kernel | the product of factors alone; blended with their mean s; with (s + s^2) / 2, which has pairs of factors |
 | search | 6 starts of 600 points; 20 of 2,000 |
 
+The array has not been run whole. `--arms` runs others, by what differs from BO-FM's default: those behind docs/bo-fm.md
+are "default", "correlation=0" (independent priors) and "fit=second".
+
 `effects` prints main effects on log10 of the normalised regret and on the rank among the eighteen arms, with 95%
 intervals over problems. The draws are by elliptical slice sampling (Murray et al. 2010) under the log-normal priors.
 """
@@ -22,7 +25,7 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,7 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedLaplacian,
 )
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
+from fmnas.optimizers.gp.parameters import ParameterVector
 from fmnas.optimizers.gp.points import Points, is_new
 from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
@@ -155,6 +159,16 @@ def profile_likelihood(likelihood: Likelihood, eta: Tensor) -> Tensor:
     return torch.where((info > 0) | ~value.isfinite(), -torch.inf, value)
 
 
+def draw_from_prior(vector: ParameterVector, count: int, rng: np.random.Generator) -> Tensor:
+    """Draw eta minus its prior mean [count, d] from the correlated normal prior."""
+    parts = []
+    for parameter, size in zip(vector.parameters, vector.sizes, strict=True):
+        c = parameter.prior.correlation if parameter.prior else 0.0
+        own, common = rng.standard_normal((count, size)), rng.standard_normal((count, 1))
+        parts.append(math.sqrt(1.0 - c) * own + math.sqrt(c) * common)
+    return torch.from_numpy(np.concatenate(parts, 1)) * vector.deviation
+
+
 def draw_parameters(posterior: Posterior, rng: np.random.Generator) -> Tensor:
     """Return CHAINS draws of eta [CHAINS, d] by elliptical slice sampling from the mode; free parameters only."""
     likelihood = posterior.likelihood
@@ -169,7 +183,7 @@ def draw_parameters(posterior: Posterior, rng: np.random.Generator) -> Tensor:
 
     current = log_likelihood(state)
     for _ in range(STEPS):
-        nu = torch.from_numpy(rng.standard_normal(state.shape)) * vector.deviation * free
+        nu = draw_from_prior(vector, CHAINS, rng) * free
         level = current + torch.from_numpy(np.log(rng.random(CHAINS)))
         angle = torch.from_numpy(rng.uniform(0.0, 2 * np.pi, CHAINS))
         low, high = angle - 2 * np.pi, angle.clone()
@@ -190,20 +204,29 @@ def draw_parameters(posterior: Posterior, rng: np.random.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Arm:
-    """Levels of the factors. incumbent: "observed", or "predicted": the lowest posterior mean at a trial."""
+    """Levels of the factors, and the correlation of the priors, which is no factor of the array.
+
+    The defaults are those of BO-FM.
+    """
 
     safeguard: str = "none"
     fit: str = "mode"
     warpings: str = "26"
     kernel: str = "blended"
     search: str = "6"
-    incumbent: str = "observed"
-    prior: str = "0"
+    correlation: str = "0.5"
 
     @property
     def name(self) -> str:
-        """The levels, joined."""
-        return "-".join((self.safeguard, self.fit, self.warpings, self.kernel, self.search, self.incumbent, self.prior))
+        """What differs from the default, e.g. "fit=every,correlation=0"; "default" if nothing does."""
+        levels = asdict(self).items()
+        changed = [f"{factor}={level}" for factor, level in levels if level != getattr(Arm, factor)]
+        return ",".join(changed) or "default"
+
+    @classmethod
+    def from_name(cls, name: str) -> "Arm":
+        """Invert `name`."""
+        return cls() if name == "default" else cls(**dict(part.split("=") for part in name.split(",")))
 
 
 ARMS = [Arm(*(levels[int(digit) - 1] for levels, digit in zip(FACTORS.values(), row, strict=True))) for row in ARRAY]
@@ -222,9 +245,8 @@ class PartsBOFM(BOFM):
 
     def kernel(self, space: Space) -> FMKernel:
         kernel = FMKernel(space, KERNELS[self.arm.kernel])
-        shared = float(self.arm.prior)
         kernel.parameters = tuple(
-            replace(p, prior=replace(p.prior, correlation=shared)) if p.size > 1 and p.prior else p
+            replace(p, prior=replace(p.prior, correlation=float(self.arm.correlation))) if p.size > 1 and p.prior else p
             for p in kernel.parameters
         )
         return kernel
@@ -233,14 +255,11 @@ class PartsBOFM(BOFM):
         """Averaged, guarded or plain."""
         if self.arm.safeguard == "rarest" and rng.random() < RARE and (guarded := self._rarest(posterior, rng)):
             return guarded
-        if self.arm.incumbent == "predicted":
-            return self._maximise_predicted(posterior, rng)
         every = {"mode": 0, "second": 2, "every": 1}[self.arm.fit]
         if not every or self._asked % every or len(self.history) > AVERAGE_UP_TO:
             return super()._maximise(posterior, rng)
-        likelihood = posterior.likelihood
-        draws = [posterior, *(Posterior(likelihood, eta) for eta in draw_parameters(posterior, rng))]
-        posteriors = [self._with_fantasies(draw) for draw in draws[1:]]
+        likelihood, etas = posterior.likelihood, draw_parameters(posterior, rng)
+        posteriors = [self._with_fantasies(Posterior(likelihood, eta)) for eta in etas]
         known, best = self._known_points(), self.observations()[int(likelihood.y.argmin())][0]
         lowest = torch.stack([one.likelihood.y for one in posteriors]).mean(0)
         surface = Averaged(posteriors, self.acquisition(lowest))
@@ -249,19 +268,6 @@ class PartsBOFM(BOFM):
         starts = start_points(surface, region, state)  # type: ignore[arg-type]
         improved, _ = alternating_search(surface, region, starts, state.settings)  # type: ignore[arg-type]
         for x in improved.concat(starts).to_encoded(self.space):
-            if is_new(x[None], known).all():
-                return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
-        return super()._maximise(posterior, rng)
-
-    def _maximise_predicted(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
-        """Expected improvement on the lowest predicted mean at a trial: y - g A^-1 (y - mu)."""
-        predicted = posterior.likelihood.y - posterior.g * posterior.weights
-        known, best = self._known_points(), self.observations()[int(predicted.argmin())][0]
-        believer = self._with_fantasies(posterior)
-        lowest = believer.likelihood.y - believer.g * believer.weights
-        surface = Surface(believer, self.acquisition(lowest))
-        state = SearchState(self._codes[best.id], known, self.settings.search, rng)
-        for x in self.candidates(surface, state).to_encoded(self.space):
             if is_new(x[None], known).all():
                 return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
         return super()._maximise(posterior, rng)
@@ -295,7 +301,7 @@ class PartsBOFM(BOFM):
 
 def build_arm(name: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:
     """The optimizer of an arm, by the arm's name."""
-    return PartsBOFM(space, arm=Arm(*name.split("-")), seed=seed, initial_design=design)
+    return PartsBOFM(space, arm=Arm.from_name(name), seed=seed, initial_design=design)
 
 
 def print_effects(path: Path) -> None:
@@ -305,7 +311,7 @@ def print_effects(path: Path) -> None:
     at = suite.CHECKPOINTS[:reached]
     regret = np.stack([np.log10(normalised_regret(p).clip(min=suite.FLOOR)).mean(1) for p in results])  # [P, K, E]
     ranks = np.stack([rank_optimizers(problem.incumbents) for problem in results])
-    arms = [Arm(*name.split("-")) for name in names]
+    arms = [Arm.from_name(name) for name in names]
     print(f"{len(results)} problems, {sum(p.incumbents.shape[1] for p in results)} pairs of a problem and a seed\n")
     for title, values in {"log10 of normalised regret": regret, "rank of 18": ranks}.items():
         print(f"| effect on {title} | level | " + " | ".join(map(str, at)) + " |\n" + "|---" * (reached + 2) + "|")
@@ -333,7 +339,7 @@ def main() -> None:
     if arguments.command == "effects":
         print_effects(arguments.file)
         return
-    suite.run_missing(arguments.file, arguments.problems or suite.DESIGN, arguments.arms, arguments, build_arm)
+    suite.run_missing(arguments, arguments.arms, build_arm)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ three of them and 100 random points. Scores of a fit, which do not depend on its
 - gain: how much the candidate with the largest expected improvement improves on the best, as a share of what the best
   candidate would
 
-An arm is one of bofm_parts.py by its name; "every" in its name averages over draws of the parameters. Loops decide;
-this says where to look, in a hundredth of the time.
+An arm is one of bofm_parts.py, by its name; `fit=every` averages over draws of the parameters. Runs decide; this says
+where to look, in a small part of the time.
 """
 
 import argparse
@@ -124,7 +124,7 @@ def run(path: Path, names: list[str], arms: list[str], seeds: int) -> None:
                         continue
                     data = collect(name, seed, n)
                     for arm in missing:
-                        writer.writerow((name, seed, n, arm, *score(Arm(*arm.split("-")), name, seed, data)))
+                        writer.writerow((name, seed, n, arm, *score(Arm.from_name(arm), name, seed, data)))
                     file.flush()
 
 
@@ -146,29 +146,19 @@ def lines_of_table(rows: list[Row], reference: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Score what is missing, or print a table."""
+    """Score what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    scored = commands.add_parser("run")
-    scored.add_argument("file", type=Path)
-    scored.add_argument("--arms", nargs="+", default=[Arm().name])
-    scored.add_argument("--seeds", type=int, default=4)
-    scored.add_argument("--problems", nargs="+", choices=suite.DESIGN, default=suite.DESIGN)
-    table = commands.add_parser("table")
-    table.add_argument("file", type=Path)
-    table.add_argument("--reference", default=Arm().name)
+    parser.add_argument("command", choices=["run", "table"])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--arms", nargs="+", default=["default"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--problems", nargs="+", choices=suite.DESIGN, default=suite.DESIGN)
+    parser.add_argument("--reference", default="default")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.command == "run":
         run(arguments.file, arguments.problems, arguments.arms, arguments.seeds)
-    print(
-        "\n".join(
-            lines_of_table(
-                read_rows(arguments.file),
-                getattr(arguments, "reference", arguments.arms[0] if "arms" in arguments else ""),
-            )
-        )
-    )
+    print("\n".join(lines_of_table(read_rows(arguments.file), arguments.reference)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A suite of problems in two halves: what BO-FM's default is chosen on, and what the choice is then judged on.
 
-    python benchmarks/suite.py run FILE --half design|validation [--methods bo-fm tpe ...] [--seeds N] [--evaluations N]
-        [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
+    python benchmarks/suite.py run FILE [--half design|validation] [--methods bo-fm tpe ...] [--seeds N]
+        [--evaluations N] [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
     python benchmarks/suite.py table FILE [FILE ...] [--reference bo-fm]
 
 The halves were fixed by name before any method was run on them. Each run starts from ten random points, the same for
@@ -189,13 +189,12 @@ def seeds_of(runs: Sequence[Run], count: int) -> list[int]:
     return [*seeds, *(secrets.randbits(31) for _ in range(count - len(seeds)))][:count]
 
 
-def run_missing(
-    path: Path, names: Sequence[str], methods: Sequence[str], arguments: argparse.Namespace, build: Callable[..., Any]
-) -> None:
+def run_missing(arguments: argparse.Namespace, methods: Sequence[str], build: Callable[..., Any]) -> None:
     """Run what the file lacks, seed by seed, in `jobs` processes.
 
-    build: of (method, space, seed, design, evaluations).
+    arguments: of `add_run_arguments`. build: of (method, space, seed, design, evaluations).
     """
+    path, names = arguments.file, arguments.problems or HALVES[arguments.half]
     done = read_runs(path)
     seeds = read_runs(arguments.seeds_from) if arguments.seeds_from else done
     keys = {run.key for run in done}
@@ -276,13 +275,14 @@ def _rank(ranks: pd.DataFrame, method: str, evaluations: int) -> "pd.Series[Any]
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of a set of runs."""
     parser.add_argument("file", type=Path)
+    parser.add_argument("--half", choices=HALVES, default="design")
+    parser.add_argument("--problems", nargs="+", choices=(*DESIGN, *VALIDATION), help="these, in place of a half")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seeds-from", type=Path, help="a file of runs whose seeds are taken")
     parser.add_argument("--evaluations", type=int, default=100, choices=CHECKPOINTS)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--problems", nargs="+", choices=(*DESIGN, *VALIDATION))
 
 
 def main() -> None:
@@ -291,7 +291,6 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run")
     add_run_arguments(run)
-    run.add_argument("--half", choices=HALVES, required=True)
     run.add_argument("--methods", nargs="+", default=["bo-fm", "random"])
     table = commands.add_parser("table")
     table.add_argument("files", type=Path, nargs="+")
@@ -301,8 +300,7 @@ def main() -> None:
         runs = [run for path in arguments.files for run in read_runs(path)]
         print("\n".join(lines_of_table(problems_in(runs), arguments.reference)))
         return
-    names = arguments.problems or HALVES[arguments.half]
-    run_missing(arguments.file, names, arguments.methods, arguments, build_registered)
+    run_missing(arguments, arguments.methods, build_registered)
 
 
 if __name__ == "__main__":

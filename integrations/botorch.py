@@ -78,7 +78,10 @@ class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
 
 
 def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None = None) -> PositiveKernel:
-    """Return a kernel on encoded configurations, on average 1 on the diagonal, with BO-FM's priors."""
+    """Return a kernel on encoded configurations, on average 1 on the diagonal.
+
+    Its priors are BO-FM's, but independent: gpytorch has no correlated log-normal prior.
+    """
     kernel = (
         KERNELS[name](space, normalised=True, batch_shape=batch_shape)
         if name in KERNELS

@@ -41,9 +41,9 @@ def fm_parameters(D: int, P: int, *, scaled: bool, weighted: bool) -> tuple[Para
     a beta P times as large, because a product of P factors of 1/2 vanishes, too.
 
     Priors: alpha is divided by D P and beta multiplied by P, so that two random points are equally similar in large and
-    small spaces. The priors are proper and weak: about ten observations outweigh them. They are correlated:
-    under independent ones, 30 variables that all have strong effects are 30 times as surprising as one, and the fit
-    prefers to explain the objective by noise.
+    small spaces. The priors are proper and weak: about ten observations outweigh them. They are correlated: under
+    independent ones, strong effects of 30 variables are 30 times as surprising as one, and the fit explains the
+    objective by noise.
     """
     factors, prior = max(D, 1) * P, partial(LogNormal, correlation=CORRELATION)
     return (

@@ -1,0 +1,113 @@
+"""The suite of problems, the arms of BO-FM on it, and what docs/bo-fm.md says of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import suite
+import torch
+from bofm_parts import ARMS, FACTORS, KERNELS, Arm, build_arm, draw_from_prior, profile_likelihood
+from model_quality import lines_of_table, read_rows
+
+from fmnas.comparison.analysis.across_problems import compare_overall
+from fmnas.optimizers import random_design
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, ParameterVector
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.process import Likelihood
+from fmnas.search_spaces import Nominal, Real, Space
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "suite"
+PAGE = (ROOT / "docs" / "bo-fm.md").read_text()
+
+
+def test_the_halves_have_different_problems_of_which_all_exist() -> None:
+    assert not set(suite.DESIGN) & set(suite.VALIDATION)
+    assert set(suite.DESIGN) | set(suite.VALIDATION) >= suite.OWN
+    for name in suite.OWN - {"svc_cancer"}:
+        problem = suite.problem_of(name)
+        configuration = problem.space.sample(np.random.default_rng(0))
+        assert problem.function is not None
+        assert np.isfinite(problem.function(configuration)), name
+
+
+def test_the_default_arm_is_bo_fm() -> None:
+    """So the published comparisons are of what users run."""
+    problem = suite.problem_of("rotated")
+    design = random_design(problem.space, 10, 5)
+    arm = build_arm("default", problem.space, 5, design, 25)
+    shipped = suite.build_registered("bo-fm", problem.space, 5, design, 25)
+    for _ in range(16):
+        one, other = arm.ask(), shipped.ask()
+        assert one is not None
+        assert other is not None
+        assert one.configuration == other.configuration
+        for optimizer, trial in ((arm, one), (shipped, other)):
+            optimizer.tell(trial, problem.trainer.evaluate(trial))
+
+
+def test_the_arms_are_an_orthogonal_array() -> None:
+    assert len(set(ARMS)) == 18
+    levels = {factor: list(dict.fromkeys(values)) for factor, values in FACTORS.items()}
+    for first in FACTORS:
+        for second in FACTORS:
+            for one in levels[first]:
+                share = sum(getattr(arm, first) == one for arm in ARMS) / 18
+                for other in levels[second] if first != second else ():
+                    both = sum(getattr(arm, first) == one and getattr(arm, second) == other for arm in ARMS)
+                    assert both == share * sum(getattr(arm, second) == other for arm in ARMS)
+
+
+@pytest.mark.parametrize("arm", [Arm(), Arm(fit="every", correlation="0"), *ARMS], ids=lambda arm: arm.name)
+def test_an_arm_has_its_name(arm: Arm) -> None:
+    assert Arm.from_name(arm.name) == arm
+
+
+def test_draws_of_the_prior_are_correlated_as_it_is() -> None:
+    parameters = [
+        Parameter("beta", 3, (1e-3, 1e3), Constant(1.0), LogNormal(2.0, 1.5, correlation=0.5)),
+        Parameter("odds", 1, (1e-3, 1e3), Constant(1.0), LogNormal(1.0, 0.5)),
+    ]
+    draws = draw_from_prior(ParameterVector(parameters), 40_000, np.random.default_rng(0)).numpy()
+    expected = np.zeros((4, 4))
+    expected[:3, :3] = 2.25 * (0.5 + 0.5 * np.eye(3))
+    expected[3, 3] = 0.25
+    np.testing.assert_allclose(np.cov(draws.T), expected, atol=0.06)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_likelihood_without_a_gradient_is_that_of_a_fit(kernel: str) -> None:
+    space = Space([Real("x", 0, 1), Nominal("a", list("abc")), Nominal("b", [0, 1])])
+    rng = np.random.default_rng(0)
+    points = Points.from_encoded(space, space.sample_encoded(rng, 12))
+    likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), points, torch.from_numpy(rng.standard_normal(12)))
+    eta = likelihood.parameters.starts(rng, 3)
+    value, gradient = likelihood(eta, torch.arange(3))
+    constant = 0.5 * 12 * (np.log(2 * np.pi) + 1)
+    np.testing.assert_allclose(profile_likelihood(likelihood, eta), -12 * value + constant, rtol=1e-9)
+    step = torch.zeros_like(eta[0])
+    step[-2] = 1e-6  # of the weight of the additive terms
+    above, below = (likelihood(eta + sign * step, torch.arange(3))[0] for sign in (1, -1))
+    np.testing.assert_allclose(gradient[:, -2], (above - below) / 2e-6, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["design_loops", "validation"])
+def test_the_page_has_the_counts_of_each_half(name: str) -> None:
+    results = suite.problems_in(suite.read_runs(RESULTS / f"{name}.csv"))
+    counts = []
+    for e in range(results[0].incumbents.shape[2]):
+        until = [replace(problem, incumbents=problem.incumbents[:, :, : e + 1]) for problem in results]
+        test = next(test for test in compare_overall(until, "default") if test.other == "correlation=0")
+        counts.append(", ".join(map(str, test.cells)))
+    assert f"| {' | '.join(counts)} |" in PAGE
+
+
+def test_the_page_has_the_log_losses() -> None:
+    lines = lines_of_table(read_rows(RESULTS / "design_model_quality.csv"), "correlation=0")
+    rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
+    for arm in ("default", "warpings=5", "warpings=1", "kernel=plain", "kernel=pairs", "fit=every"):
+        loss, counts = float(rows[arm][3]), rows[arm][4].strip().replace(":", ", ")
+        assert f"{loss:.3f}" in PAGE
+        assert counts in PAGE
