@@ -56,6 +56,17 @@ def test_the_table_is_of_2000_configurations_of_the_space_and_of_whole_errors() 
     assert gzip.decompress(FILE.read_bytes()).decode().partition("\n")[0] == ",".join([*SPACE.names, ERROR])
 
 
+def test_errors_are_graded_for_both_boosters() -> None:
+    """As the docstring of the problem says."""
+    errors = {booster: [error for c, error in ROWS if c["booster"] == booster] for booster in ("gbtree", "gblinear")}
+    assert {booster: round(min(of_booster), 3) for booster, of_booster in errors.items()} == {
+        "gbtree": 0.021,
+        "gblinear": 0.047,
+    }
+    assert np.mean(np.round(TABLE.errors, 3) == 0.373) == pytest.approx(0.42, abs=0.005)
+    assert (TABLE.errors == XGB_TABLE.minimum).sum() == 1
+
+
 def test_the_minimum_is_that_of_the_table() -> None:
     assert XGB_TABLE.minimum == TABLE.errors.min()
     best = ROWS[int(TABLE.errors.argmin())][0]
