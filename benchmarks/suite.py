@@ -2,7 +2,7 @@
 
     python benchmarks/suite.py run FILE [--half design|validation] [--methods bo-fm tpe ...] [--seeds N]
         [--evaluations N] [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
-    python benchmarks/suite.py table FILE [FILE ...] [--reference bo-fm]
+    python benchmarks/suite.py table FILE [FILE ...] [--reference METHOD]
 
 The halves were fixed by name before any method was run on them. Each run starts from ten random points, the same for
 all methods. --workers: trials pending together; the oldest finishes first. --noise: the standard deviation of an error
@@ -294,11 +294,15 @@ def main() -> None:
     run.add_argument("--methods", nargs="+", default=["bo-fm", "random"])
     table = commands.add_parser("table")
     table.add_argument("files", type=Path, nargs="+")
-    table.add_argument("--reference", default="bo-fm")
+    table.add_argument("--reference", help="the method that is tested; bo-fm, or bofm_parts.py's default, if left out")
     arguments = parser.parse_args()
     if arguments.command == "table":
         runs = [run for path in arguments.files for run in read_runs(path)]
-        print("\n".join(lines_of_table(problems_in(runs), arguments.reference)))
+        results = problems_in(runs)
+        reference = arguments.reference or ("bo-fm" if "bo-fm" in results[0].optimizers else "default")
+        if reference not in results[0].optimizers:
+            raise SystemExit(f"--reference {reference}: the files have {', '.join(results[0].optimizers)}")
+        print("\n".join(lines_of_table(results, reference)))
         return
     run_missing(arguments, arguments.methods, build_registered)
 

@@ -1,4 +1,4 @@
-"""Problems of the suite (suite.py): functions of the field whose optimum is at no corner, zero or first value.
+"""Problems of the suite (suite.py): functions of the field, shifted and permuted, and a few of our own.
 
 Each function's real variables are shifted, its nominal ones are permuted, both drawn once from a fixed seed. `fmnas`
 takes each by its name, as benchmarks/suite_functions.py:levy.
@@ -17,11 +17,13 @@ takes each by its name, as benchmarks/suite_functions.py:levy.
 """
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
+from mixed_functions import of_levy, of_rastrigin, of_rosenbrock, of_styblinski_tang
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Nominal, Ordinal, Real
@@ -31,28 +33,6 @@ from fmnas.trainers.problem import Problem
 
 Vector = NDArray[np.float64]
 Configuration = Mapping[str, Any]
-
-
-def of_levy(z: Vector) -> float:
-    """Levy's function; 0 at 1."""
-    w = 1 + (z - 1) / 4
-    middle = (w[:-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:-1] + 1) ** 2)
-    return float(np.sin(np.pi * w[0]) ** 2 + middle.sum() + (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2))
-
-
-def of_rosenbrock(z: Vector) -> float:
-    """Rosenbrock's function; 0 at 1."""
-    return float((100 * (z[1:] - z[:-1] ** 2) ** 2 + (z[:-1] - 1) ** 2).sum())
-
-
-def of_rastrigin(z: Vector) -> float:
-    """Rastrigin's function; 0 at 0."""
-    return float((z**2 - 10 * np.cos(2 * math.pi * z) + 10).sum())
-
-
-def of_styblinski_tang(z: Vector) -> float:
-    """Styblinski's and Tang's function; about -39.17 a variable near -2.9."""
-    return float((z**4 - 16 * z**2 + 5 * z).sum() / 2)
 
 
 def of_michalewicz(z: Vector) -> float:
@@ -235,7 +215,9 @@ def svc_cancer(configuration: Configuration) -> float:
         max_iter=5_000,
     )
     pipeline = make_pipeline(scalers[configuration["scaling"]], model)
-    return float(1 - cross_val_score(pipeline, X[rows], y[rows], cv=StratifiedKFold(5)).mean())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that max_iter ended a fit, which is part of the problem
+        return float(1 - cross_val_score(pipeline, X[rows], y[rows], cv=StratifiedKFold(5)).mean())
 
 
 def _random_bits(count: int, seed: int) -> NDArray[np.int64]:
