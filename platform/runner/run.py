@@ -66,7 +66,6 @@ def run_experiment(
     observers, now, is_new = Observers(context.observers), context.clock.now, not directory.journal.exists()
     work = DriverWork.EXPERIMENT if retrain is None else DriverWork.RETRAINING
     pool: Any = NoWorkers()
-    data = None
     with ExitStack() as stack:
         if is_new:
             directory.check_absent()
@@ -81,8 +80,8 @@ def run_experiment(
         state = plan.state
         for observer in context.observers:
             observer.check(state.config)
+        data = None if plan.source is None else plan.load_data(directory)
         if plan.source is not None:
-            data = plan.load_data(directory)
             pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))
         if is_new:
             directory.create()
