@@ -133,6 +133,9 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     record = _add_command(subparsers, commands.record)
     record.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     record.add_argument("--out", type=Path, metavar="FILE", required=True, help="of the results; ends with .npz")
+    export = _add_command(subparsers, commands.export, has_directory=True)
+    export.add_argument("--optuna", metavar="URL", help="a study per run into this storage, e.g. sqlite:///studies.db")
+    export.add_argument("--deepcave", type=Path, metavar="FOLDER", help="a run of DeepCAVE per run into this folder")
     pack = _add_command(subparsers, commands.pack, has_directory=True)
     pack.add_argument("--out", type=Path, metavar="FILE", help="default: DIR.zip, beside DIR")
     verify = _add_command(subparsers, commands.verify)
@@ -147,7 +150,7 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
     _add_overrides(config, "override a key")
     listing = _add_command(subparsers, commands.list_)
-    listing.add_argument("what", choices=("problems", "optimizers", "configs"))
+    listing.add_argument("what", choices=("problems", "optimizers", "configs", "observers"))
     listing.add_argument("--options", action="store_true", help="show the options of optimizers")
     check = _add_command(subparsers, commands.check)
     check.add_argument(

@@ -11,22 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
 from fmnas.platform.display.summary import ResultPrinter, print_problems_summary, print_summary
-from fmnas.platform.errors import ExitCode, ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
+    from fmnas.integrations.exported import ExportedExperiment
     from fmnas.platform.config.schema import Config
     from fmnas.platform.display.progress import Progress
     from fmnas.platform.doctor import CheckResult
+    from fmnas.platform.experiment.state import ExperimentState
     from fmnas.platform.registry import OptimizerEntry
     from fmnas.platform.runner.plan import ConfigChange
 
@@ -56,13 +60,14 @@ class Session:
         saves: bool = False,
     ) -> None:
         """Run the experiment and print its results. is_uri_given: whether the user gave tracking.uri."""
-        from fmnas.platform.observers import Results
+        from fmnas.platform.observers import Results, load_plugin_observers
         from fmnas.platform.runner.driver import RunContext
         from fmnas.platform.runner.run import run_experiment
 
         results = Results(directory, self.progress.on_message, is_uri_given)
         has_lines = self.printer.mode in (LIVE, LINES)
-        context = RunContext([self.progress, results], self.stop, self.address, print_tracebacks=has_lines)
+        plugins = load_plugin_observers(self.progress.on_message)
+        context = RunContext([self.progress, results, *plugins], self.stop, self.address, print_tracebacks=has_lines)
         run_result = run_experiment(config, directory, context, retrain, saves)
         self.exit_code = self.printer.print_result(results.result(run_result))
 
@@ -213,6 +218,36 @@ def verify(pack: Path, replay: bool) -> int:
     return _print_results(verify_pack(pack, replay, partial(print_line, make_console())), "FAILS")
 
 
+def export(directory: Path, optuna: str | None, deepcave: Path | None) -> int:
+    """Write the trials for other tools: as studies into a storage of Optuna, or as runs of DeepCAVE into a folder."""
+    from fmnas.integrations.deepcave import export_runs
+    from fmnas.integrations.optuna_storage import export_studies
+    from fmnas.platform.experiment.state import read_state
+
+    if optuna is None and deepcave is None:
+        raise ConfigError("fmnas export: say what to write: --optuna URL, --deepcave FOLDER, or both")
+    experiment = _exported_experiment(read_state(run_directory(directory)))
+    studies = () if optuna is None else export_studies(experiment, optuna)
+    runs = () if deepcave is None else export_runs(experiment, deepcave)
+    for name, trials in chain(studies, runs):
+        print_line(make_console(), f"{name}: trials = {trials}")
+    return ExitCode.DONE
+
+
+def _exported_experiment(state: "ExperimentState") -> "ExportedExperiment":
+    """Return what `fmnas.integrations` exports: the trials that ended, in their order."""
+    from fmnas.integrations.exported import ExportedExperiment, ExportedRun
+    from fmnas.platform.problems import display_name
+
+    config, ledger = state.config, state.ledger
+    trials: dict[str, list[TrialResult]] = {name: [] for name in ledger.runs}
+    for result in ledger.results:
+        trials[result.run].append(result)
+    runs = [ExportedRun(run.optimizer, run.repeat, trials[name]) for name, run in ledger.runs.items() if trials[name]]
+    facts = {"experiment": ledger.id, "problem": display_name(config.problem), "fixed": dict(config.fixed)}
+    return ExportedExperiment(config.name, state.experiment.subspace.free, config.fidelity.epochs, runs, facts)
+
+
 def replay(directory: Path) -> int:
     """Ask every optimizer again, and show where its suggestions differ.
 
@@ -287,7 +322,7 @@ def config(config: str, overrides: Sequence[str]) -> int:
 
 
 def list_(what: str, options: bool) -> int:
-    """List problems, optimizers or shipped configurations, one line each."""
+    """List problems, optimizers, shipped configurations or observers of other packages, one line each."""
     if what == "configs":
         from fmnas.platform.config.source import shipped_configs
 
@@ -296,12 +331,13 @@ def list_(what: str, options: bool) -> int:
         from fmnas.platform.problems import ALIASES, PROBLEMS
         from fmnas.platform.registry import OPTIMIZERS, find_plugins
 
-        lines = {name: entry.summary for name, entry in (PROBLEMS if what == "problems" else OPTIMIZERS).items()}
+        entries: Mapping[str, Any] = {"problems": PROBLEMS, "optimizers": OPTIMIZERS}.get(what, {})
+        lines = {name: entry.summary for name, entry in entries.items()}
         if options and what == "optimizers":
             lines = {name: f"{text}: {_format_options(OPTIMIZERS[name])}" for name, text in lines.items()}
         elif what == "problems":
             lines |= {alias: f"alias of {name}" for alias, name in ALIASES.items()}
-        lines |= find_plugins(f"fmnas.{what}")
+        lines |= {name: use for name, use in find_plugins(f"fmnas.{what}").items() if name not in lines}
     width = max([22, *map(len, lines)]) + 2
     for name, text in lines.items():
         print(f"{name:<{width}}{text}")  # noqa: T201

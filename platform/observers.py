@@ -1,4 +1,8 @@
-"""The observer that a command adds to a run: it writes the report, and logs to MLflow."""
+"""The observers that a command adds to a run: its results, and those of installed packages.
+
+An installed package registers an observer by the entry point fmnas.observers. Its value is a reference to a subclass of
+`Observer`, or to a function that returns one; it is called without arguments.
+"""
 
 from collections.abc import Callable
 
@@ -6,7 +10,7 @@ from fmnas.comparison.summary import Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import redact
 from fmnas.platform.display.summary import ExperimentResult
-from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, call_user_code
 from fmnas.platform.experiment.events import DriverWork
 from fmnas.platform.experiment.lock import driver_lock
 from fmnas.platform.experiment.observer import Observer, PoolStatus
@@ -16,8 +20,10 @@ from fmnas.platform.mlflow.credentials import tracking_uri, withhold_credentials
 from fmnas.platform.mlflow.reconciler import Reconciler
 from fmnas.platform.mlflow.settings import tracking_settings
 from fmnas.platform.mlflow.sync import FLUSH_SECONDS, SYNC_SECONDS, MlflowSync, TrackingReport
+from fmnas.platform.registry import find_plugins, import_reference
 from fmnas.platform.report.write import write_results
 from fmnas.platform.runner.run import NoWorkers, RunResult
+from fmnas.search_spaces import FmnasError
 
 
 class Results(Observer):
@@ -81,6 +87,22 @@ class Results(Observer):
             raise self._error or ExperimentFailed("the report could not be written; `fmnas report` tries again")
         store = redact(run.state.config.tracking.uri or self._directory.store)
         return ExperimentResult(run.status, run.reason, self._summary, self._report, store)
+
+
+def load_plugin_observers(say: Callable[[str], None]) -> list[Observer]:
+    """Return the observers of installed packages. say: receives a line about them, and about each that is left out."""
+    observers: dict[str, Observer] = {}
+    for name, use in find_plugins("fmnas.observers").items():
+        try:
+            observer = call_user_code("it cannot be built", import_reference(use))
+            if not isinstance(observer, Observer):
+                raise ConfigError(f"it is a {type(observer).__name__}, not an Observer of fmnas.platform")
+            observers[name] = observer
+        except FmnasError as error:
+            say(f"observer {name} ({use}) is left out: {error}")
+    if observers:
+        say(f"observers of installed packages: {', '.join(observers)}")
+    return list(observers.values())
 
 
 def sync(directory: RunDirectory, say: Callable[[str], None]) -> ExperimentResult:

@@ -1,20 +1,21 @@
 """The optimizers that a configuration can name, and import references: "module:NAME" or "FILE.py:NAME".
 
 Python looks for a module on its path, then in the current folder. A file is run as a module; it can import modules from
-its folder. A node without the file gets its text. Another distribution adds optimizers and problems by the entry points
-fmnas.optimizers and fmnas.problems, whose values are references.
+its folder. A node without the file gets its text. Another distribution adds optimizers, problems and observers by the
+entry points fmnas.optimizers, fmnas.problems and fmnas.observers, whose values are references.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from inspect import Parameter, isabstract
 from pathlib import Path
@@ -37,6 +38,7 @@ RECORDED = "recorded"
 OPTUNA, OPTUNA_SAMPLERS = "optuna:", "optuna.samplers:"
 """The short and the full module of Optuna's samplers."""
 
+_LOGGER = logging.getLogger(__name__)
 _replacements: ContextVar[Mapping[str, Any]] = ContextVar("replacements", default=MappingProxyType({}))
 _may_import: ContextVar[bool] = ContextVar("may_import", default=True)
 
@@ -206,8 +208,27 @@ def _append_to_path(folder: str) -> None:
 
 
 def find_plugins(group: str) -> dict[str, str]:
-    """Name -> reference of the entry points of a group in other distributions."""
-    return {point.name: point.value for point in entry_points(group=group)}
+    """Name -> reference of the entry points of a group in other distributions; of equal names the first on the path.
+
+    A distribution whose entry points cannot be read is left out, with a warning.
+    """
+    plugins: dict[str, str] = {}
+    for distribution in distributions():
+        try:
+            points = [(point.name, point.value) for point in distribution.entry_points.select(group=group)]
+        except Exception as error:  # of a malformed file, importlib raises one of many
+            _warn_once(
+                f"entry points of {getattr(distribution, '_path', 'a distribution')} are left out: {one_line(error)}"
+            )
+            continue
+        for name, use in points:
+            plugins.setdefault(name, use)
+    return plugins
+
+
+@cache
+def _warn_once(text: str) -> None:
+    _LOGGER.warning(text)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,10 @@ DEPENDENCIES = {
     "integrations": {"optimizers", "search_spaces"},
     "testing": {"optimizers", "search_spaces"},
     "comparison": {"search_spaces"},
-    "platform": {"search_spaces", "trainers", "optimizers", "baselines", "testing", "comparison", "configs"},
+    "platform": {
+        *("search_spaces", "trainers", "optimizers", "baselines", "testing", "comparison", "configs"),
+        "integrations",
+    },
     "configs": set(),
     "api": {"search_spaces", "trainers", "comparison", "platform"},
 }

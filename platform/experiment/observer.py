@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol
 
 from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.trial_result import TrialResult
+from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
     from fmnas.platform.config.schema import Config
@@ -76,9 +77,23 @@ class Observers:
             try:
                 getattr(observer, method.__name__)(*args, **kwargs)
             except Exception:
-                if id(observer) not in self._failed:
-                    self._failed.add(id(observer))
-                    _LOGGER.exception("%s failed; the experiment continues", type(observer).__name__)
+                self._log(observer)
+
+    def check(self, config: "Config") -> None:
+        """Let each check the configuration. Raises FmnasError if one cannot work with it."""
+        for observer in self._observers:
+            try:
+                observer.check(config)
+            except FmnasError:
+                raise
+            except Exception:
+                self._log(observer)
+
+    def _log(self, observer: Observer) -> None:
+        """Log the exception that is being handled, if it is the observer's first one."""
+        if id(observer) not in self._failed:
+            self._failed.add(id(observer))
+            _LOGGER.exception("%s failed; the experiment continues", type(observer).__name__)
 
     def on_message(self, text: str) -> None:
         """See `Observer.on_message`."""

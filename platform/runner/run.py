@@ -78,8 +78,7 @@ def run_experiment(
             else:
                 plan = plan_retraining(retrain, directory, now(), observers.on_message, saves)
         state = plan.state
-        for observer in context.observers:
-            observer.check(state.config)
+        observers.check(state.config)
         data = None if plan.source is None else plan.load_data(directory)
         if plan.source is not None:
             pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))

@@ -1,7 +1,6 @@
 """Keys that depend on other keys: defaults, what an override leaves without a meaning, what has no effect."""
 
 import json
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -220,22 +219,3 @@ def test_a_problem_that_cannot_be_used_hides_nothing_else() -> None:
     message = refusal({**GOOD, "problem": "nowhere.py:f", "optimizers": ["randm"], "budget": {"evaluations": 0}})
     for key in ("problem", "optimizers.0", "budget.evaluations"):
         assert key in message
-
-
-def test_entry_points_of_other_distributions_are_names(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    values = {
-        "optimizers": "fmnas.baselines.random_search:RandomSearch",
-        "problems": "fmnas.trainers.functions.synthetic:FUNC2C",
-    }
-    monkeypatch.setattr(
-        "fmnas.platform.registry.entry_points",
-        lambda group: [EntryPoint("added", values[group.removeprefix("fmnas.")], group)],
-    )
-    config = check_config({**GOOD, "problem": "added", "optimizers": ["added", "random"]}, "here")
-    assert (config.problem, config.optimizers[0].use) == (values["problems"], values["optimizers"])
-    assert [entry.label for entry in config.optimizers] == ["added", "random"]
-    for what in ("problems", "optimizers"):
-        assert main(["list", what]) == 0
-        assert ["added", values[what]] in [line.split() for line in capsys.readouterr().out.splitlines()]
