@@ -132,6 +132,11 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     record = _add_command(subparsers, commands.record)
     record.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     record.add_argument("--out", type=Path, metavar="FILE", required=True, help="of the results; ends with .npz")
+    pack = _add_command(subparsers, commands.pack, has_directory=True)
+    pack.add_argument("--out", type=Path, metavar="FILE", help="default: DIR.zip, beside DIR")
+    verify = _add_command(subparsers, commands.verify)
+    verify.add_argument("pack", type=Path, metavar="PACK")
+    verify.add_argument("--replay", action="store_true", help="ask the optimizers again; imports code that PACK names")
     for function in (commands.replay, commands.sync):
         _add_command(subparsers, function, has_directory=True)
     ui = _add_command(subparsers, commands.ui)

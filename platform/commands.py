@@ -4,9 +4,10 @@ Heavy modules are imported inside the functions.
 """
 
 import json
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 if TYPE_CHECKING:
     from fmnas.platform.config.schema import Config
     from fmnas.platform.display.progress import Progress
+    from fmnas.platform.doctor import CheckResult
     from fmnas.platform.registry import OptimizerEntry
     from fmnas.platform.runner.plan import ConfigChange
 
@@ -187,6 +189,28 @@ def record(directories: Sequence[Path], out: Path) -> int:
     return ExitCode.DONE
 
 
+def pack(directory: Path, out: Path | None) -> int:
+    """Write what a paper's supplement needs to an archive: configuration, journal, tables, hashes."""
+    from fmnas.platform.packing import write_pack
+
+    console = make_console()
+    place = out or Path(f"{os.path.abspath(directory)}.zip")
+    packed = write_pack(run_directory(directory), place, partial(print_line, console))
+    print_line(console, f"{place}: files = {packed.files}, bytes = {packed.size:,}, SHA-256 = {packed.digest}")
+    return ExitCode.DONE
+
+
+def verify(pack: Path, replay: bool) -> int:
+    """Check an archive of `fmnas pack`: its hashes, its journal, and its tables against the journal.
+
+    Nothing that it names is imported. With --replay its optimizers are asked again, and the files and modules that its
+    configuration names are imported: treat such an archive like a program.
+    """
+    from fmnas.platform.verification import verify_pack
+
+    return _print_results(verify_pack(pack, replay, partial(print_line, make_console())), "FAILS")
+
+
 def replay(directory: Path) -> int:
     """Ask every optimizer again, and show where its suggestions differ.
 
@@ -298,10 +322,15 @@ def doctor(address: str | None) -> int:
     """Check the installation: packages, GPUs, data, the Ray cluster and the disk."""
     from fmnas.platform.doctor import run_checks
 
+    return _print_results(run_checks(address), "missing")
+
+
+def _print_results(results: "Iterable[CheckResult]", failed: str) -> int:
+    """Print the results of checks, a line each; return the exit code. failed: the word for one that did not pass."""
     passed = True
-    for result in run_checks(address):
+    for result in results:
         passed = passed and result.passed
-        word, colour = ("ok", "green") if result.passed else ("missing", "red")
+        word, colour = ("ok", "green") if result.passed else (failed, "red")
         _print_check(word, colour, f"{result.name:<18} {result.detail}")
     return ExitCode.DONE if passed else ExitCode.FAILED
 
