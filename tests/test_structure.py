@@ -40,14 +40,14 @@ LINE_BUDGETS = {
     "integrations": 655,
     "testing": 440,
     "comparison": 4_090,
-    "platform": 10_091,
+    "platform": 10_110,
     "platform/config": 1_156,
     "platform/display": 833,
     "platform/experiment": 2_320,
     "platform/mlflow": 951,
     "platform/report": 575,
     "platform/runner": 847,
-    "platform/workers": 1_283,
+    "platform/workers": 1_297,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
