@@ -118,6 +118,7 @@ def _add_run_commands(subparsers: Subparsers) -> None:
         ("seeds", "trainings of each configuration; default: as in the experiment"),
     ):
         retrain.add_argument(f"--{name}", type=int, metavar="N", help=text)
+    retrain.add_argument("--save", action="store_true", help="keep the trained networks, in DIR/models")
     for parser in (run, resume, extend, retrain):
         parser.add_argument("--address", help="of a Ray cluster, or auto; default: start one on this machine")
         parser.add_argument("--progress", choices=PROGRESS_MODES, help="default: live in a terminal, else lines")

@@ -53,6 +53,7 @@ class Session:
         directory: RunDirectory,
         retrain: Mapping[str, int] | None = None,
         is_uri_given: bool = False,
+        saves: bool = False,
     ) -> None:
         """Run the experiment and print its results. is_uri_given: whether the user gave tracking.uri."""
         from fmnas.platform.observers import Results
@@ -62,7 +63,7 @@ class Session:
         results = Results(directory, self.progress.on_message, is_uri_given)
         has_lines = self.printer.mode in (LIVE, LINES)
         context = RunContext([self.progress, results], self.stop, self.address, print_tracebacks=has_lines)
-        run_result = run_experiment(config, directory, context, retrain)
+        run_result = run_experiment(config, directory, context, retrain, saves)
         self.exit_code = self.printer.print_result(results.result(run_result))
 
 
@@ -129,17 +130,18 @@ def extend(directory: Path, overrides: Sequence[str], address: str | None, progr
     return session.exit_code
 
 
-def retrain(directory: Path, address: str | None, progress: str | None, **options: int | None) -> int:
+def retrain(directory: Path, address: str | None, progress: str | None, save: bool, **options: int | None) -> int:
     """Train the incumbent of every run again, and evaluate it on the test set.
 
+    With --save, each one becomes a folder with its weights and the network in plain torch: DIR/models/RUN.
     Files that its configuration names are imported: treat a run directory like a program.
     """
     with open_session(progress, address) as session:
         run_dir = run_directory(directory, write=True)
         chosen = {name: value for name, value in options.items() if value is not None}
-        flags = "".join(f" --{name} {value}" for name, value in chosen.items())
+        flags = "".join(f" --{name} {value}" for name, value in chosen.items()) + (" --save" if save else "")
         session.begin(run_dir, f"retraining the incumbents of {run_dir.root}", f"{run_dir.command('retrain')}{flags}")
-        session.run(lambda present: present, run_dir, chosen)
+        session.run(lambda present: present, run_dir, chosen, saves=save)
     return session.exit_code
 
 
