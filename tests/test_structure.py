@@ -37,20 +37,20 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_275,
+    "optimizers": 3_780,
     "trainers": 4_883,
-    "optimizers": 3_675,
     "baselines": 4_472,
     "integrations": 655,
     "testing": 440,
     "comparison": 4_161,
-    "platform": 10_209,
+    "platform": 10_227,
     "platform/config": 1_156,
     "platform/display": 834,
     "platform/experiment": 2_374,
     "platform/mlflow": 983,
     "platform/report": 575,
     "platform/runner": 855,
-    "platform/workers": 1_284,
+    "platform/workers": 1_299,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
