@@ -331,8 +331,8 @@ def list_(what: str, options: bool) -> int:
         from fmnas.platform.problems import ALIASES, PROBLEMS
         from fmnas.platform.registry import OPTIMIZERS, find_plugins
 
-        entries: Mapping[str, Any] = {"problems": PROBLEMS, "optimizers": OPTIMIZERS}.get(what, {})
-        lines = {name: entry.summary for name, entry in entries.items()}
+        known: dict[str, Mapping[str, Any]] = {"problems": PROBLEMS, "optimizers": OPTIMIZERS}
+        lines = {name: entry.summary for name, entry in known.get(what, {}).items()}
         if options and what == "optimizers":
             lines = {name: f"{text}: {_format_options(OPTIMIZERS[name])}" for name, text in lines.items()}
         elif what == "problems":
