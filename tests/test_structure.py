@@ -34,20 +34,20 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_275,
-    "trainers": 4_883,
-    "optimizers": 3_675,
+    "optimizers": 3_780,
+    "trainers": 4_915,
     "baselines": 4_472,
     "integrations": 655,
     "testing": 440,
-    "comparison": 4_090,
-    "platform": 10_284,
+    "comparison": 4_196,
+    "platform": 10_309,
     "platform/config": 1_156,
     "platform/display": 834,
     "platform/experiment": 2_382,
     "platform/mlflow": 1_037,
     "platform/report": 575,
-    "platform/runner": 854,
-    "platform/workers": 1_284,
+    "platform/runner": 855,
+    "platform/workers": 1_299,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

@@ -105,7 +105,10 @@ def test_an_archive_has_the_files_of_the_table_and_the_same_bytes_each_time(
     again = write_pack(RunDirectory(run), tmp_path / "again.zip", lambda _: None)
     assert (tmp_path / "again.zip").read_bytes() == packed.read_bytes()
     assert again.digest == sha256(packed.read_bytes()).hexdigest()
-    tables = {f"report/{name}.csv" for name in ("curves", "mean_curves", "checkpoints", "tests", "targets", "ledger")}
+    tables = {
+        f"report/{name}.csv"
+        for name in ("curves", "mean_curves", "mean_ranks", "checkpoints", "tests", "targets", "ledger")
+    }
     facts = {"config.yaml", "journal.jsonl", "environment.json", "problem.json", "space.json", "trials.csv"}
     assert {*read_pack(packed)} == {*facts, *tables, SUMS}
 
