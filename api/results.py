@@ -74,7 +74,7 @@ class RunResults:
 
     @cached_property
     def tables(self) -> "Mapping[str, pd.DataFrame]":
-        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger."""
+        """The CSV files of a report by name: curves, mean_curves, mean_ranks, checkpoints, tests, targets, ledger."""
         from fmnas.comparison.report import report_tables
 
         return report_tables(self.summary, self.results.curves)

@@ -1,40 +1,54 @@
-"""Tables for a paper: LaTeX with booktabs, the lowest mean in bold, and a mark where the paired test supports it."""
+"""Tables for a paper: LaTeX with booktabs, the lowest mean in bold, and marks where the paired test supports them.
 
-from collections.abc import Mapping, Sequence
+A table is tested against one optimizer: that of the hypotheses, chosen before the results, else the one with the lowest
+mean. The caption says which, by which test, and what the marks mean.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
 
 from fmnas.comparison.analysis.formatting import format_with_error
-from fmnas.comparison.analysis.paired_tests import FIRST, LEVEL, SECOND, Comparisons
+from fmnas.comparison.analysis.paired_tests import ALL, FIRST, LEVEL, SECOND, Comparisons
 from fmnas.comparison.problems_report import ProblemsSummary
 from fmnas.comparison.summary import Summary
 
-MARK = r"$^{\dagger}$"
+WORSE, BETTER = r"^{\dagger}", r"^{\ddagger}"
+"""Marks in math mode of an optimizer that is worse, or better, than the one that the table is tested against."""
+_PACKAGES = "% In the preamble: \\usepackage{booktabs}\n"
 _ESCAPES = {ord(char): f"\\{char}" for char in "&%$#_{}"} | {
     ord("~"): r"\textasciitilde{}",
     ord("^"): r"\textasciicircum{}",
     ord("\\"): r"\textbackslash{}",
+    ord("<"): r"\textless{}",
+    ord(">"): r"\textgreater{}",
 }
 
 
 def results_latex(summary: Summary) -> str:
-    """The final table: a row per optimizer. MARK: worse than the one in bold by the paired test."""
-    rows, means = summary.optimizers, {name: row.mean for name, row in summary.optimizers.items()}
-    best = _lowest(means)
-    worse = _worse_than(best, summary.tests)
+    """The final table of an experiment: a row per optimizer."""
+    rows, tests = summary.optimizers, summary.tests
+    best = _lowest({name: row.mean for name, row in rows.items()})
+    reference = best if tests.hypotheses == ALL else tests.hypotheses
+    marks = find_marks(reference, tests)
     lines = [
         (
             escape(name),
-            format_cell(row.mean, row.standard_error, name == best, name in worse),
+            format_cell(row.mean, row.standard_error, name == best, marks.get(name, "")),
             str(row.repeats),
             f"{row.evaluations:.0f}",
         )
         for name, row in rows.items()
     ]
-    note = (
-        f"% {summary.problem}: mean objective and its standard error, lower is better. Bold: the lowest mean. Dagger: "
-        f"worse than it by Wilcoxon's signed-rank test over the repeats, Holm-corrected, at {LEVEL:g}."
+    pairs = f"Holm-corrected over {len(tests.pairs)} pairs" if len(tests.pairs) > 1 else "one pair"
+    caption = (
+        f"{escape(summary.problem)}: mean objective and its standard error over repeats, after {summary.evaluations} "
+        f"evaluations; lower is better. Bold: the lowest mean. "
+        + describe_marks(reference, marks.values(), f"Wilcoxon's signed-rank test over repeats, {pairs}")
+        * (tests.most_repeats > 1)
     )
-    return format_table(("optimizer", "objective", "repeats", "evaluations"), lines, note)
+    table = format_tabular(("optimizer", "objective", "repeats", "evaluations"), lines)
+    return format_table(table, caption, summary.name)
 
 
 def problems_latex(summary: ProblemsSummary) -> str:
@@ -46,30 +60,58 @@ def problems_latex(summary: ProblemsSummary) -> str:
         row = (format_cell(*cells[problem, name], name == best) for name in summary.optimizers)
         lines.append((escape(problem), *row))
     ranks = {row.optimizer: row.mean for row in summary.final_ranks}
-    worse = {test.other for test in summary.tests if test.verdict == FIRST}
-    last = (f"{ranks[name]:.2f}{MARK if name in worse else ''}" for name in summary.optimizers)
-    note = (
-        f"% Mean objective and its standard error after {summary.evaluations} evaluations, lower is better. Bold: the "
-        f"lowest mean of a problem. Last row: mean rank. Dagger: worse than {summary.reference} over all problems by a "
-        f"stratified sign-flip test, Holm-corrected, at {LEVEL:g}."
+    marks = {test.other: WORSE if test.verdict == FIRST else BETTER for test in summary.tests if test.verdict}
+    last = (f"${ranks[name]:.2f}{marks.get(name, '')}$" for name in summary.optimizers)
+    caption = (
+        f"Mean objective and its standard error over repeats, after {summary.evaluations} evaluations; lower is "
+        "better. Bold: the lowest mean of a problem. Last row: mean rank over the problems. "
+        + describe_marks(
+            summary.reference, marks.values(), "a stratified sign-flip test over all problems, Holm-corrected"
+        )
     )
-    table = format_table(("problem", *map(escape, summary.optimizers)), lines, note)
-    return table.replace("\\bottomrule", f"\\midrule\n{_format_row(('mean rank', *last))}\n\\bottomrule")
+    table = format_tabular(("problem", *map(escape, summary.optimizers)), lines, ("mean rank", *last))
+    return format_table(table, caption, "-".join(summary.problems))
 
 
-def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    """A tabular of cells that are LaTeX already, below a comment with its caption."""
+def find_marks(reference: str, tests: Comparisons) -> dict[str, str]:
+    """Optimizer -> its mark, of those that the corrected test finds better or worse than the reference."""
+    verdicts = {pair.second: pair.verdict for pair in tests.pairs if pair.first == reference}
+    turned = {FIRST: SECOND, SECOND: FIRST}
+    verdicts |= {pair.first: turned.get(pair.verdict, "") for pair in tests.pairs if pair.second == reference}
+    marks = {FIRST: WORSE, SECOND: BETTER}
+    return {name: marks[verdict] for name, verdict in verdicts.items() if verdict in marks}
+
+
+def describe_marks(reference: str, marks: Collection[str], test: str) -> str:
+    """A sentence on the marks of a table, for its caption; if it has none, that no difference is shown."""
+    name, by = escape(reference), f"by {test}, at level {LEVEL:g}"
+    words = [f"${mark}$: {word} than {name}" for mark, word in ((WORSE, "worse"), (BETTER, "better")) if mark in marks]
+    return f"{'; '.join(words)}, {by}." if words else f"None is shown to differ from {name} {by}."
+
+
+def format_table(tabular: str, caption: str, name: str) -> str:
+    """A floating table of a tabular, with caption and label."""
+    label = re.sub(r"[^A-Za-z0-9.-]+", "-", name)
+    lines = (r"\begin{table}", r"\centering", f"\\caption{{{caption.rstrip()}}}", f"\\label{{tab:{label}}}", tabular)
+    return _PACKAGES + "\n".join((*lines, r"\end{table}", ""))
+
+
+def format_tabular(header: Sequence[str], rows: Sequence[Sequence[str]], last: Sequence[str] = ()) -> str:
+    """A tabular of cells that are LaTeX already. last: a row below a line."""
     body = [_format_row(header), r"\midrule", *map(_format_row, rows)]
+    body += [r"\midrule", _format_row(last)] if last else []
     begin = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}"
-    return "\n".join([note, begin, r"\toprule", *body, r"\bottomrule", r"\end{tabular}", ""])
+    return "\n".join([begin, r"\toprule", *body, r"\bottomrule", r"\end{tabular}"])
 
 
-def format_cell(mean: float, error: float, is_best: bool, is_marked: bool = False) -> str:
+def format_cell(mean: float, error: float, is_best: bool, mark: str = "") -> str:
     """A mean with its standard error, in bold if it is the best one."""
     if not isfinite(mean):
         return "--"
     text = format_with_error(mean, error).replace("±", r"\pm")
-    return (rf"$\mathbf{{{text}}}$" if is_best else f"${text}$") + MARK * is_marked
+    text = re.sub(r"e([+-])0*(\d+)", lambda power: rf"\cdot 10^{{{power[1].strip('+')}{power[2]}}}", text)
+    body = rf"\mathbf{{{text}}}" if is_best else text
+    return f"${body}{mark}$"
 
 
 def escape(text: str) -> str:
@@ -84,9 +126,3 @@ def _format_row(cells: Sequence[str]) -> str:
 def _lowest(means: Mapping[str, float]) -> str:
     known = {name: mean for name, mean in means.items() if isfinite(mean)}
     return min(known, key=lambda name: known[name], default="")
-
-
-def _worse_than(best: str, tests: Comparisons) -> set[str]:
-    """The optimizers that a paired test found worse than the best."""
-    firsts = {pair.second for pair in tests.pairs if pair.first == best and pair.verdict == FIRST}
-    return firsts | {pair.first for pair in tests.pairs if pair.second == best and pair.verdict == SECOND}

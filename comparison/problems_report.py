@@ -163,10 +163,7 @@ def _common_results(experiments: Sequence[Results]) -> tuple[list[ProblemResults
     common = [name for name in every if all(name in of_problem for of_problem in names)]
     if len(common) < 2:
         raise ReportError("fewer than two optimizers are common to all problems: run the same optimizers on each")
-    evaluations = min(
-        int(experiment.summary.compared_at / experiment.summary.budget.epochs_per_evaluation)
-        for experiment in experiments
-    )
+    evaluations = min(experiment.summary.evaluations for experiment in experiments)
     problems = [
         problem_results(experiment.summary.problem, experiment.curves, common, evaluations, experiment.summary.minimum)
         for experiment in experiments

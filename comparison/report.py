@@ -4,6 +4,7 @@
 |---|---|
 | curves.csv | trial: what its run had spent by then on every axis, its objective, the incumbent, the hypervolume |
 | mean_curves.csv | optimizer and point of an axis: mean, standard error and 95% bootstrap interval |
+| mean_ranks.csv | optimizer and number of evaluations: mean rank over repeats, with its 95% interval |
 | checkpoints.csv | optimizer and share of the budget; repeat_0.. are the values of its repeats |
 | tests.csv | pair of optimizers |
 | targets.csv | optimizer and objective to reach; repeat_0.. are the evaluations that it took |
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmnas.comparison.analysis.across_problems import ranks_over_repeats
 from fmnas.comparison.analysis.checkpoints import CheckpointRow, Reached
 from fmnas.comparison.analysis.costs import in_working_time, ledger_table
 from fmnas.comparison.analysis.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
@@ -91,6 +93,7 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
     return {
         "curves": curves.loc[curves["trial"] != NO_TRIAL, [*CURVES, *curves.columns.intersection([HYPERVOLUME])]],
         "mean_curves": mean_curves(curves),
+        "mean_ranks": ranks_over_repeats(curves, list(summary.optimizers), summary.evaluations),
         "checkpoints": _table(points, ("share", "epochs", "evaluations", "optimizer", "mean")),
         "tests": _table(map(vars, summary.tests.pairs), pairs),
         "targets": _table(reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),

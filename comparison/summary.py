@@ -135,6 +135,11 @@ class Summary:
     minimum: float | None
     hypervolumes: Hypervolumes | None = None
 
+    @property
+    def evaluations(self) -> int:
+        """The full evaluations after which all are compared."""
+        return int(self.compared_at / self.budget.epochs_per_evaluation)
+
     def to_json(self) -> dict[str, Any]:
         """The plain JSON data of summary.json. Missing values are None, all keys are text."""
         budget, retrained, volumes = self.budget, self.retrained, self.hypervolumes

@@ -118,6 +118,7 @@ def _add_run_commands(subparsers: Subparsers) -> None:
         ("seeds", "trainings of each configuration; default: as in the experiment"),
     ):
         retrain.add_argument(f"--{name}", type=int, metavar="N", help=text)
+    retrain.add_argument("--save", action="store_true", help="keep the trained networks, in DIR/models")
     for parser in (run, resume, extend, retrain):
         parser.add_argument("--address", help="of a Ray cluster, or auto; default: start one on this machine")
         parser.add_argument("--progress", choices=PROGRESS_MODES, help="default: live in a terminal, else lines")
@@ -132,6 +133,11 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     record = _add_command(subparsers, commands.record)
     record.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     record.add_argument("--out", type=Path, metavar="FILE", required=True, help="of the results; ends with .npz")
+    pack = _add_command(subparsers, commands.pack, has_directory=True)
+    pack.add_argument("--out", type=Path, metavar="FILE", help="default: DIR.zip, beside DIR")
+    verify = _add_command(subparsers, commands.verify)
+    verify.add_argument("pack", type=Path, metavar="PACK")
+    verify.add_argument("--replay", action="store_true", help="ask the optimizers again; imports code that PACK names")
     for function in (commands.replay, commands.sync):
         _add_command(subparsers, function, has_directory=True)
     ui = _add_command(subparsers, commands.ui)

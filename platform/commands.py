@@ -4,9 +4,10 @@ Heavy modules are imported inside the functions.
 """
 
 import json
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 if TYPE_CHECKING:
     from fmnas.platform.config.schema import Config
     from fmnas.platform.display.progress import Progress
+    from fmnas.platform.doctor import CheckResult
     from fmnas.platform.registry import OptimizerEntry
     from fmnas.platform.runner.plan import ConfigChange
 
@@ -51,6 +53,7 @@ class Session:
         directory: RunDirectory,
         retrain: Mapping[str, int] | None = None,
         is_uri_given: bool = False,
+        saves: bool = False,
     ) -> None:
         """Run the experiment and print its results. is_uri_given: whether the user gave tracking.uri."""
         from fmnas.platform.observers import Results
@@ -60,7 +63,7 @@ class Session:
         results = Results(directory, self.progress.on_message, is_uri_given)
         has_lines = self.printer.mode in (LIVE, LINES)
         context = RunContext([self.progress, results], self.stop, self.address, print_tracebacks=has_lines)
-        run_result = run_experiment(config, directory, context, retrain)
+        run_result = run_experiment(config, directory, context, retrain, saves)
         self.exit_code = self.printer.print_result(results.result(run_result))
 
 
@@ -127,17 +130,18 @@ def extend(directory: Path, overrides: Sequence[str], address: str | None, progr
     return session.exit_code
 
 
-def retrain(directory: Path, address: str | None, progress: str | None, **options: int | None) -> int:
+def retrain(directory: Path, address: str | None, progress: str | None, save: bool, **options: int | None) -> int:
     """Train the incumbent of every run again, and evaluate it on the test set.
 
+    With --save, each one becomes a folder with its weights and the network in plain torch: DIR/models/RUN.
     Files that its configuration names are imported: treat a run directory like a program.
     """
     with open_session(progress, address) as session:
         run_dir = run_directory(directory, write=True)
         chosen = {name: value for name, value in options.items() if value is not None}
-        flags = "".join(f" --{name} {value}" for name, value in chosen.items())
+        flags = "".join(f" --{name} {value}" for name, value in chosen.items()) + (" --save" if save else "")
         session.begin(run_dir, f"retraining the incumbents of {run_dir.root}", f"{run_dir.command('retrain')}{flags}")
-        session.run(lambda present: present, run_dir, chosen)
+        session.run(lambda present: present, run_dir, chosen, saves=save)
     return session.exit_code
 
 
@@ -185,6 +189,28 @@ def record(directories: Sequence[Path], out: Path) -> int:
     counts = f"results = {written.results}, configurations = {written.configurations}"
     print_line(console, f"{out}: {counts}, experiments = {written.experiments}")
     return ExitCode.DONE
+
+
+def pack(directory: Path, out: Path | None) -> int:
+    """Write what a paper's supplement needs to an archive: configuration, journal, tables, hashes."""
+    from fmnas.platform.packing import write_pack
+
+    console = make_console()
+    place = out or Path(f"{os.path.abspath(directory)}.zip")
+    packed = write_pack(run_directory(directory), place, partial(print_line, console))
+    print_line(console, f"{place}: files = {packed.files}, bytes = {packed.size:,}, SHA-256 = {packed.digest}")
+    return ExitCode.DONE
+
+
+def verify(pack: Path, replay: bool) -> int:
+    """Check an archive of `fmnas pack`: its hashes, its journal, and its tables against the journal.
+
+    Nothing that it names is imported. With --replay its optimizers are asked again, and the files and modules that its
+    configuration names are imported: treat such an archive like a program.
+    """
+    from fmnas.platform.verification import verify_pack
+
+    return _print_results(verify_pack(pack, replay, partial(print_line, make_console())), "FAILS")
 
 
 def replay(directory: Path) -> int:
@@ -298,10 +324,15 @@ def doctor(address: str | None) -> int:
     """Check the installation: packages, GPUs, data, the Ray cluster and the disk."""
     from fmnas.platform.doctor import run_checks
 
+    return _print_results(run_checks(address), "missing")
+
+
+def _print_results(results: "Iterable[CheckResult]", failed: str) -> int:
+    """Print the results of checks, a line each; return the exit code. failed: the word for one that did not pass."""
     passed = True
-    for result in run_checks(address):
+    for result in results:
         passed = passed and result.passed
-        word, colour = ("ok", "green") if result.passed else ("missing", "red")
+        word, colour = ("ok", "green") if result.passed else (failed, "red")
         _print_check(word, colour, f"{result.name:<18} {result.detail}")
     return ExitCode.DONE if passed else ExitCode.FAILED
 

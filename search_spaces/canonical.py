@@ -30,10 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from fmnas.search_spaces.nasnet import STATES, Cell
-
-Summand = tuple[int, str]
-"""An input (-1, 0 or a state's number) and the operation applied to it."""
+from fmnas.search_spaces.nasnet import STATES, Cell, Summand
 
 State = tuple[Summand, Summand]
 
@@ -57,10 +54,7 @@ Graph = tuple[dict[int, State], tuple[int, int]]
 
 def canonical_form(cell: Cell) -> CanonicalCell:
     """Return the least encoding of a cell's network: equal if and only if two networks are the same."""
-    states: dict[int, State] = {}
-    for number in cell.live_states():
-        (a, b), (p, q) = cell.inputs[number - 1], cell.operations[number - 1]
-        states[number] = (a, p), (b, q)
+    states = cell.states
     new = {-1: 0, 0: -1}
     exchanged: dict[int, State] = {
         number: ((new.get(a, a), p), (new.get(b, b), q)) for number, ((a, p), (b, q)) in states.items()

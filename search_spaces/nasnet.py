@@ -27,6 +27,8 @@ OPERATIONS = ("identity", "conv1x1", "conv3x3", "conv5x5", "sepconv3x3", "sepcon
 STATES = 4
 
 Pair = tuple[int, int]
+Summand = tuple[int, str]
+"""An input (-1, 0 or a state's number) and the operation applied to it."""
 
 
 def input_pairs(state: int) -> tuple[Pair, ...]:
@@ -106,6 +108,12 @@ class Cell:
             if state in live:
                 live |= {source for source in self.inputs[state - 1] if source >= 1}
         return tuple(sorted(live))
+
+    @property
+    def states(self) -> dict[int, tuple[Summand, Summand]]:
+        """The live states: number -> its two (input, operation)."""
+        pairs = {k: zip(self.inputs[k - 1], self.operations[k - 1], strict=True) for k in self.live_states()}
+        return {number: (first, second) for number, (first, second) in pairs.items()}
 
 
 def largest_cell() -> Cell:

@@ -68,7 +68,11 @@ def test_links_lead_somewhere(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_files_that_are_named_exist(document: str) -> None:
     every = "\n".join(DOCUMENTS.values())
-    examples = {"FILE.py", *re.findall(r"^`([\w/]+\.py)`:$", every, flags=re.MULTILINE)}  # which are to be added
+    examples = {
+        "FILE.py",
+        "model.py",
+        *re.findall(r"^`([\w/]+\.py)`:$", every, flags=re.MULTILINE),
+    }  # which users get, or add
     named = set(re.findall(r"[\w./-]*\w\.py\b", DOCUMENTS[document])) - examples
     for name in named:
         places = ("", "docs") if "/" in name else ("benchmarks", "examples", *PACKAGES)

@@ -33,21 +33,21 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_275,
-    "trainers": 4_757,
+    "search_spaces": 1_290,
+    "trainers": 4_976,
     "optimizers": 3_675,
-    "baselines": 4_472,
+    "baselines": 4_535,
     "integrations": 655,
     "testing": 440,
-    "comparison": 4_090,
-    "platform": 9_745,
+    "comparison": 4_348,
+    "platform": 10_224,
     "platform/config": 1_156,
-    "platform/display": 833,
-    "platform/experiment": 2_320,
-    "platform/mlflow": 951,
+    "platform/display": 834,
+    "platform/experiment": 2_385,
+    "platform/mlflow": 984,
     "platform/report": 575,
-    "platform/runner": 847,
-    "platform/workers": 1_283,
+    "platform/runner": 855,
+    "platform/workers": 1_284,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

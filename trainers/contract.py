@@ -1,6 +1,7 @@
 """The interface of a trainer, which turns a trial into an evaluation, and the errors of trainers and data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial, errors
@@ -45,6 +46,13 @@ class EvaluationStoppedError(FmnasError):
 def optional_module(name: str, user: str) -> Any:
     """The imported module. Raises TrainerError that names its user and the command that installs it."""
     return errors.optional_module(name, user, TrainerError)
+
+
+@dataclass(frozen=True)
+class FinalEvaluation(Evaluation):
+    """An evaluation on test data. files: name -> content, from which what was trained can be used again."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 Report = Callable[[int, int, float], None]

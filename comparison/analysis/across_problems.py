@@ -12,7 +12,7 @@ nothing about problems that are not of their kind. Repeats of a problem only mak
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 
 import numpy as np
@@ -28,6 +28,9 @@ from fmnas.comparison.analysis.trials import ReportError
 SIGN_FLIPS = 20_000
 FLIP_SEED = 2021
 """Fixed, so that the same data give the same p."""
+RANK_COLUMNS = ("evaluations", "optimizer", "mean", "low", "high")
+MOST_POINTS = 200
+"""Points of the mean ranks of one problem."""
 FEWEST_PROBLEMS = 10
 """With fewer problems there is no critical difference: the Nemenyi test rests on a limit of many problems."""
 
@@ -114,6 +117,26 @@ def mean_ranks(problems: Sequence[ProblemResults]) -> pd.DataFrame:
             "high": high.ravel(),
         }
     )
+
+
+def ranks_over_repeats(curves: pd.DataFrame, optimizers: Sequence[str], evaluations: int) -> pd.DataFrame:
+    """The `mean_ranks` of one problem's `anytime_curves`, with its repeats in place of problems.
+
+    After 1..evaluations, or at most MOST_POINTS of these. Empty with fewer than two optimizers, evaluations, or
+    repeats in which all have a trial.
+    """
+    nothing = pd.DataFrame(columns=list(RANK_COLUMNS))
+    if min(len(optimizers), evaluations) < 2:
+        return nothing
+    try:
+        problem = problem_results("", curves, optimizers, evaluations)
+    except ReportError:  # no repeat in which all have a trial
+        return nothing
+    if (repeats := problem.incumbents.shape[1]) < 2:
+        return nothing
+    at = np.unique(np.linspace(1, evaluations, min(evaluations, MOST_POINTS)).astype(int))
+    every = [replace(problem, incumbents=problem.incumbents[:, [repeat]][..., at - 1]) for repeat in range(repeats)]
+    return (ranks := mean_ranks(every)).assign(evaluations=at[ranks["evaluations"] - 1])
 
 
 def normalised_regret(problem: ProblemResults) -> Floats:

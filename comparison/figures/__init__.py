@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from fmnas.comparison.figures import anytime, cell, hypervolume, intervals, tradeoff
+from fmnas.comparison.figures import anytime, cell, hypervolume, intervals, ranks, tradeoff
 from fmnas.comparison.figures.canvas import Drawing, Results
 
 FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
     ("curves", anytime.drawings),
+    ("curves", ranks.drawings),
     ("result", intervals.final),
     ("statistics", intervals.differences),
     ("retrained", intervals.selection_bias),

@@ -39,6 +39,12 @@ LOWEST_REGRET = 1e-6
 
 def rank_curves(ranks: pd.DataFrame, problems: int) -> Drawing:
     """The mean rank of each optimizer by evaluations. ranks: of `mean_ranks`."""
+    caption = RANKS.format(optimizers=ranks["optimizer"].nunique(), problems=problems)
+    return draw_ranks(ranks, caption, is_lead=True)
+
+
+def draw_ranks(ranks: pd.DataFrame, caption: str, is_lead: bool = False) -> Drawing:
+    """The lines of mean ranks, with their intervals at the end."""
     names = list(dict.fromkeys(ranks["optimizer"]))
     figure, axes = new_panel(1.5 * PANEL_SIZE[0], 1.2 * PANEL_SIZE[1])
     looks, last = styles(names), int(ranks["evaluations"].max())
@@ -47,12 +53,19 @@ def rank_curves(ranks: pd.DataFrame, problems: int) -> Drawing:
         marker: dict[str, Any] = {"markersize": 5.5, "markevery": [len(mine) - 1]}
         axes.plot(mine["evaluations"], mine["mean"], linewidth=1.8, **marker, **line_style(style))
         end, aside = mine.iloc[-1], 0.012 * last * (1 + place)
-        axes.plot([last + aside] * 2, [end["low"], end["high"]], color=style.colour, linewidth=2.4, alpha=0.55)
+        axes.plot(
+            [last + aside] * 2,
+            [end["low"], end["high"]],
+            color=style.colour,
+            linewidth=2.4,
+            alpha=0.55,
+            solid_capstyle="butt",
+        )
     axes.invert_yaxis()
     limit_ticks(axes, integers=True)
     set_labels(axes, x="evaluations", y="mean rank, 1 is best")
     add_legend(figure, looks)
-    return Drawing("mean_ranks", figure, RANKS.format(optimizers=len(names), problems=problems), is_lead=True)
+    return Drawing("mean_ranks", figure, caption, is_lead=is_lead)
 
 
 def difference_diagram(ranks: pd.DataFrame, problems: int) -> Iterator[Drawing]:

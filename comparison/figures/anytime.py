@@ -98,7 +98,7 @@ class Content:
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """One file with all panels; on the page each panel by itself, that of evaluations with the result."""
+    """A file with all panels, one with that of evaluations; on the page each by itself, evaluations with the result."""
     summary = results.summary
     content = compute_content(results.curves, summary.minimum)
     quantity = REGRET if _is_above(results.curves, summary.minimum) else BEST
@@ -106,6 +106,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
     lead = f"{quantity}, mean over repeats. {BARS if bars else ''}"
     figure = draw_panels(content, summary.budget, f"{summary.name}: {summary.problem}")
     yield Drawing("anytime", figure, is_on_page=False)
+    alone = draw_panel(content, summary.budget, "evaluations", has_legend=True)
+    yield Drawing("anytime_evaluations", alone, is_on_page=False)
     for axis in content.lines:
         is_lead = axis == "evaluations"
         caption = f"{lead if is_lead else ''}{CAPTIONS[axis]}"
@@ -137,10 +139,12 @@ def draw_panels(content: Content, budget: Budget, title: str) -> "Figure":
     return figure
 
 
-def draw_panel(content: Content, budget: Budget, axis: str) -> "Figure":
-    """The panel of one currency, for a page; without a legend, and with the y axis of the others."""
+def draw_panel(content: Content, budget: Budget, axis: str, has_legend: bool = False) -> "Figure":
+    """The panel of one currency, with the y axis of the others. A page has a legend of its own."""
     figure = new_figure(*PANEL_SIZE)
     _draw_panel(figure.subplots(), content, axis, budget)
+    if has_legend and (looks := styles(content.curves["optimizer"])):
+        add_legend(figure, looks)
     return figure
 
 

@@ -86,6 +86,8 @@ class ResultPrinter:
     def _paths(self, result: ExperimentResult) -> dict[str, str]:
         assert self.directory is not None
         paths = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
+        if self.directory.models.exists():
+            paths["networks"] = str(self.directory.models)
         if result.tracking.store_experiment or result.tracking.missed:
             paths |= {"MLflow store": result.store, "open it with": f"{program_name()} {self.directory.command('ui')}"}
         return paths

@@ -18,7 +18,7 @@ class RunDirectory:
     root: as the user wrote it, for messages. place: the absolute path, as user code may change the working directory.
     config: the configuration with every default. lock: held while a driver works here; driver: who holds it.
     environment: versions, commit, host and devices. problem: user-defined problem and optimizers, for reading.
-    checkpoints: folder of unfinished trainings. report: folder of the page and its figures.
+    checkpoints: folder of unfinished trainings. models: of trained networks. report: of the page and its figures.
     artifacts: folder of the default MLflow store.
     """
 
@@ -32,6 +32,7 @@ class RunDirectory:
         self.problem = self.place / "problem.json"
         self.checkpoints = self.place / "checkpoints"
         self.trials = self.place / "trials.csv"
+        self.models = self.place / "models"
         self.retrained = self.place / "retrained.csv"
         self.summary = self.place / "summary.json"
         self.report = self.place / "report"
@@ -84,7 +85,7 @@ class RunDirectory:
 
 def check_links(directory: RunDirectory) -> None:
     """Raise RunDirectoryError if a folder that is written to is a link out of the directory."""
-    for folder in (directory.report, directory.artifacts, directory.checkpoints):
+    for folder in (directory.report, directory.artifacts, directory.checkpoints, directory.models):
         if folder.is_symlink() and not folder.resolve().is_relative_to(directory.place.resolve()):
             raise RunDirectoryError(
                 f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory, whose files would be "

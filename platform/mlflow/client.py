@@ -9,13 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import count, zip_longest
 from pathlib import Path
+from platform import python_version
+from statistics import fmean
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 from fmnas.platform.config.uri import is_server, sqlite_path
-from fmnas.platform.mlflow.records import EXPERIMENT_ID, TEST_ERROR, Point, params
+from fmnas.platform.mlflow.records import EXPERIMENT_ID, FILES, TEST_ERROR, Point, params
 from fmnas.platform.mlflow.settings import TrackingSettings
 from fmnas.platform.mlflow.ui import view_tags
+
+NETWORK = "network"
+"""The folder of a logged model's files."""
 
 
 def load_mlflow() -> ModuleType:
@@ -171,19 +177,43 @@ class MlflowExperiment:
         for batch in batches:
             self.client.log_batch(run_id, *batch, synchronous=True)
 
-    def log_model(self, name: str, run_id: str, test_error: float, configuration: Mapping[str, Any]) -> None:
-        """Log a retrained network of a run, once: its configuration and its test error; its weights are not kept."""
-        from mlflow.entities import Metric
+    def log_model(
+        self, name: str, run_id: str, errors: Sequence[float], configuration: Mapping[str, Any], folder: Path | None
+    ) -> None:
+        """Log a retrained network as an output of a run, once: its configuration, its test errors, and its files.
 
-        name = re.sub(r"[^\w-]", "-", name)  # fewer characters are allowed here than elsewhere
+        errors: of each training. folder: of its files; None if they were not saved.
+        `mlflow.pyfunc.load_model` loads the first training.
+        """
+        from mlflow.entities import LoggedModelOutput, Metric
+
+        name, error = re.sub(r"[^\w-]", "-", name), fmean(errors)  # fewer characters are allowed here than elsewhere
         known = self.client.search_logged_models([self.id], f"source_run_id = '{run_id}' AND name = '{name}'")
-        if str(test_error) in {model.tags.get(TEST_ERROR) for model in known}:
+        model = next((model for model in known if model.tags.get(TEST_ERROR) == str(error)), None)
+        if model is not None and model.status == "READY" and (folder is None or FILES in model.tags):
             return
-        tags = {**self._settings.tags, TEST_ERROR: str(test_error)}
-        model = self.client.create_logged_model(self.id, name, run_id, tags, params(configuration))
-        metric = Metric(TEST_ERROR, test_error, 0, 0, model_id=model.model_id)
-        self.client.log_batch(run_id, [metric], synchronous=True)
+        if model is None:
+            tags = {key: value for key, value in self._settings.tags.items() if value} | {TEST_ERROR: str(error)}
+            model = self.client.create_logged_model(self.id, name, run_id, tags, params(configuration))
+            values = {TEST_ERROR: error, **{f"{TEST_ERROR}_seed_{i}": value for i, value in enumerate(errors, 1)}}
+            dataset = self._settings.dataset if self._settings.dataset[0] else (None, None)
+            metrics = [Metric(key, value, 0, 0, model.model_id, *dataset) for key, value in values.items()]
+            self.client.log_batch(run_id, metrics, synchronous=True)
+            self.client.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
+        if folder is not None:
+            self._log_model_files(model.model_id, run_id, folder)
         self.client.finalize_logged_model(model.model_id, "READY")
+
+    def _log_model_files(self, model_id: str, run_id: str, folder: Path) -> None:
+        """Log the files, and MLmodel: MLflow's own, by which it finds `_load_pyfunc` of model.py."""
+        flavor = {"loader_module": "model", "code": NETWORK, "data": NETWORK, "python_version": python_version()}
+        facts = {"flavors": {"python_function": flavor}, "model_id": model_id, "run_id": run_id}
+        self.client.log_model_artifacts(model_id, str(folder), NETWORK)
+        with TemporaryDirectory() as temporary:
+            path = Path(temporary) / "MLmodel"
+            path.write_text(json.dumps(facts, indent=2))  # JSON is YAML
+            self.client.log_model_artifact(model_id, str(path))
+        self.client.set_logged_model_tags(model_id, {FILES: NETWORK})
 
     def _log_dataset(self, run_id: str, name: str, digest: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag

@@ -15,7 +15,6 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
 from fmnas.comparison import styles
@@ -24,6 +23,7 @@ from fmnas.platform.experiment.events import Begun, Extended
 from fmnas.platform.experiment.journal import JournalReader
 from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.saved_models import saved_models
 from fmnas.platform.mlflow import records
 from fmnas.platform.mlflow.client import MlflowExperiment, prepare_own_store
 from fmnas.platform.mlflow.records import KIND, PARENT, RUN, TRIAL, IncumbentCurve, LoggedTrial, Point
@@ -195,9 +195,11 @@ class Reconciler:
         last = records.milliseconds(max(ends.values()))
         if status == "finished":
             self._log_means(store, summary, last)
+        saved = saved_models(directory, self._journal.ledger)
         for run, retrained in self._journal.ledger.current_retrained().items():
-            trial, error = self._journal.trials[run, retrained.trial_id].result.trial, fmean(retrained.errors)
-            store.log_model(f"{run}/trial-{trial.id}", self._ids[run], error, trial.configuration)
+            trial = self._journal.trials[run, retrained.trial_id].result.trial
+            name, folder = f"{run}/trial-{trial.id}", saved.get(run)
+            store.log_model(name, self._ids[run], retrained.errors, trial.configuration, folder)
         store.client.set_terminated(self._ids[""], ending, last)
         tables = [directory.trials, directory.summary, directory.retrained, directory.page]
         figures = sorted(path for path in directory.report.glob("*") if path.suffix in (".png", ".csv"))

@@ -20,8 +20,8 @@ from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces.records import CANCELLED, FINISHED
 
 KIND, EXPERIMENT_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
-CONTENT, TEST_ERROR = "fmnas.content", "test_error"
-"""Tags by which runs are found."""
+CONTENT, TEST_ERROR, FILES = "fmnas.content", "test_error", "fmnas.files"
+"""Tags by which runs and models are found."""
 
 COLOR, PARENT, DESCRIPTION = "mlflow.runColor", "mlflow.parentRunId", "mlflow.note.content"
 """Tags that MLflow's UI understands."""

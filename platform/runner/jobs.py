@@ -5,7 +5,7 @@ seeds of a search end.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -137,13 +137,21 @@ class RetrainingJobs(JobSource):
 
     A job that a stop cancels is not recorded: the next retraining repeats it. Nor is the end: the status of the
     experiment stays unchanged.
+    save: called with the run and the files of what was trained, before the journal says that it was.
     """
 
     start_event = RetrainingStarted
     failure_message = "{count} retrainings in a row failed, the last being {last}"
 
-    def __init__(self, state: ExperimentState, results: Sequence[TrialResult], epochs: int, test_images: int) -> None:
-        self._attempts, self._test_images = state.config.workers.attempts, test_images
+    def __init__(
+        self,
+        state: ExperimentState,
+        results: Sequence[TrialResult],
+        epochs: int,
+        test_images: int,
+        save: Callable[[str, Mapping[str, bytes]], None] = lambda run, files: None,
+    ) -> None:
+        self._attempts, self._test_images, self._save = state.config.workers.attempts, test_images, save
         seed = state.config.seed
         self._jobs = [Job(result.run, retraining_trial(result, seed, epochs)) for result in results]
 
@@ -154,6 +162,7 @@ class RetrainingJobs(JobSource):
         job, result, at = ended.job, ended.result, clock.now()
         attempt = (job.run, job.trial.id, job.attempt, ended.worker)
         if isinstance(result, Evaluation):
+            self._save(job.run, getattr(result, "files", {}))
             return Retrained(*attempt, result.errors, self._test_images, result.seconds, running.started_at, at)
         is_final = result.status != LOST or job.attempt >= self._attempts
         return RetrainingFailed(*attempt, result.reason, is_final, at)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import format_driver, is_same_version, provenance
@@ -44,6 +45,7 @@ from fmnas.platform.experiment.provenance import (
     user_file_hashes,
 )
 from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.saved_models import save_model, saved_models
 from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
 from fmnas.platform.runner.driver import JobSource, RunContext
@@ -163,8 +165,12 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
     return _plan_search(state, opening, simulation)
 
 
-def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float, notify: Notify) -> Plan:
+def plan_retraining(
+    asked: Mapping[str, int], directory: RunDirectory, at: float, notify: Notify, saves: bool = False
+) -> Plan:
     """Plan to retrain the incumbents. asked: epochs, images and seeds that differ from the experiment's.
+
+    saves: keep the networks, and train those again that an earlier retraining did not keep.
 
     Raises FmnasError if there is nothing to retrain.
     """
@@ -181,7 +187,7 @@ def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float
     images = (config.data.train or 0) + (config.data.validation or 0)
     default = {"epochs": config.fidelity.epochs, "images": images, "seeds": config.seeds}
     settings = RetrainSettings(**{**default, **asked})
-    done = ledger.current_retrained(settings)
+    done = saved_models(directory, ledger, settings) if saves else ledger.current_retrained(settings)
     left = [result for result in ledger.incumbents() if result.run not in done]
     if not ledger.incumbents():
         raise RunDirectoryError(
@@ -195,7 +201,8 @@ def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float
         is_latest = ledger.retrain_settings == settings
         return Plan(state, [] if is_latest else events, None, lambda: None, settings.seeds, 0, DriverWork.RETRAINING)
     split = load(settings.images)
-    jobs = RetrainingJobs(state, left, settings.epochs, len(split.held_out_inputs))
+    save = {"save": partial(save_model, directory)} if saves else {}
+    jobs = RetrainingJobs(state, left, settings.epochs, len(split.held_out_inputs), **save)
     return Plan(state, events, jobs, lambda: split, settings.seeds, len(left), DriverWork.RETRAINING, simulation)
 
 

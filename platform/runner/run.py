@@ -51,21 +51,21 @@ def run_experiment(
     directory: RunDirectory,
     context: RunContext,
     retrain: Mapping[str, int] | None = None,
+    saves: bool = False,
 ) -> RunResult:
     """Run an experiment to its end.
 
     A directory without an experiment begins one, with `config`. One with an experiment resumes it, and extends it if
     `config` has grown. config: may be a function of the present configuration.
     retrain: retrain the incumbents instead, with these `epochs`, `images` and `seeds` in place of the experiment's.
+    saves: whether the networks are kept; those that an earlier retraining did not keep are trained again.
 
     Raises FmnasError for invalid input, with nothing written; KeyboardInterrupt at the third request to stop, and if it
     was stopped before any trial.
     """
-    observers, now = Observers(context.observers), context.clock.now
-    is_new = not directory.journal.exists()
+    observers, now, is_new = Observers(context.observers), context.clock.now, not directory.journal.exists()
     work = DriverWork.EXPERIMENT if retrain is None else DriverWork.RETRAINING
     pool: Any = NoWorkers()
-    data = None
     with ExitStack() as stack:
         if is_new:
             directory.check_absent()
@@ -76,12 +76,12 @@ def run_experiment(
             if retrain is None:
                 plan = plan_existing(config, directory, now(), observers.on_message)
             else:
-                plan = plan_retraining(retrain, directory, now(), observers.on_message)
+                plan = plan_retraining(retrain, directory, now(), observers.on_message, saves)
         state = plan.state
         for observer in context.observers:
             observer.check(state.config)
+        data = None if plan.source is None else plan.load_data(directory)
         if plan.source is not None:
-            data = plan.load_data(directory)
             pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))
         if is_new:
             directory.create()

@@ -4,7 +4,7 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -124,6 +124,8 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
             is_valid, expected = isinstance(value, Conditions | None), "Conditions or None"
         elif name == "diverged":
             is_valid, expected = isinstance(value, bool), "True or False"
+        elif name == "files":
+            is_valid, expected = isinstance(value, Mapping), "files by name"
         else:
             is_unknown = value is None and name in ("flops", "flops_ratio")
             is_valid, expected = is_unknown or _is_finite(value, 1 + (name == "seed_curves")), "a finite number"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from fmnas.comparison.analysis.across_problems import (
+    MOST_POINTS,
     ProblemResults,
     compare_overall,
     critical_difference,
@@ -20,9 +21,12 @@ from fmnas.comparison.analysis.across_problems import (
     normalised_regret,
     problem_results,
     rank_optimizers,
+    ranks_over_repeats,
     sign_flip_test,
 )
+from fmnas.comparison.analysis.curves import anytime_curves
 from fmnas.comparison.analysis.trials import Budget, ReportError
+from fmnas.comparison.figures import ranks
 from fmnas.comparison.figures.across_problems import join_close
 from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.problems_report import write_problems_report
@@ -164,3 +168,32 @@ def test_few_problems_have_no_critical_difference(tmp_path: Path, make_experimen
 def test_problems_without_common_optimizers_are_refused(tmp_path: Path, make_experiment: Make) -> None:
     with pytest.raises(ReportError, match="common"):
         write_problems_report([make_experiment("p", "ab", 3), make_experiment("q", "bc", 3)], "a", tmp_path)
+
+
+def test_ranks_over_repeats_take_the_repeats_in_place_of_problems(make_table: Callable[..., pd.DataFrame]) -> None:
+    runs = {("a", 0): [3.0, 1.0], ("b", 0): [2.0, 2.0], ("a", 1): [1.0, 1.0], ("b", 1): [2.0, 0.5]}
+    curves = anytime_curves(make_table(runs), Budget(2, 25))
+    table = ranks_over_repeats(curves, ["a", "b"], 2).set_index(["optimizer", "evaluations"])["mean"]
+    assert table.to_dict() == {("a", 1): 1.5, ("a", 2): 1.5, ("b", 1): 1.5, ("b", 2): 1.5}
+    first = ranks_over_repeats(curves[curves["repeat"] == 0], ["a", "b"], 2)
+    for nothing in (first, ranks_over_repeats(curves, ["a"], 2), ranks_over_repeats(curves, ["a", "c"], 2)):
+        assert nothing.empty
+        assert list(nothing.columns) == ["evaluations", "optimizer", "mean", "low", "high"]
+
+
+def test_ranks_of_a_long_run_are_of_some_of_its_evaluations(make_table: Callable[..., pd.DataFrame]) -> None:
+    runs = {(name, repeat): [2.0 + n, *[1.0 + n] * 399] for n, name in enumerate("ab") for repeat in range(3)}
+    table = ranks_over_repeats(anytime_curves(make_table(runs), Budget(400, 25)), ["a", "b"], 400)
+    mine = table[table["optimizer"] == "b"]
+    assert (mine["evaluations"].iloc[0], mine["evaluations"].iloc[-1], len(mine)) == (1, 400, MOST_POINTS)
+    assert (mine["mean"] == 2.0).all()
+
+
+def test_a_report_draws_the_ranks_over_its_repeats(make_table: Callable[..., pd.DataFrame]) -> None:
+    def names(repeats: int) -> list[str]:
+        trials = make_table({(name, r): [2.0, 1.0 + r] for name in "ab" for r in range(repeats)})
+        found = compute_results(trials, ReportContext("n", "p", Budget(2, 25), {}, "", finished=True))
+        return [drawing.name for drawing in ranks.drawings(found)]
+
+    assert names(2) == ["mean_ranks"]
+    assert names(1) == []

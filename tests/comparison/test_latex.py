@@ -1,22 +1,69 @@
-"""LaTeX tables: booktabs, bold and daggers where they belong, text escaped."""
+"""LaTeX tables: booktabs, bold and marks where they belong, text escaped, and a structure that LaTeX can read."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from math import nan
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fmnas.comparison.analysis.across_problems import OverallTest
 from fmnas.comparison.analysis.trials import Budget
-from fmnas.comparison.latex import MARK, escape, format_cell, problems_latex, results_latex
+from fmnas.comparison.latex import BETTER, WORSE, escape, format_cell, format_table, problems_latex, results_latex
 from fmnas.comparison.problems_report import ProblemsSummary, ResultRow
 from fmnas.comparison.report import compute_results
-from fmnas.comparison.summary import ReportContext
+from fmnas.comparison.summary import ReportContext, Summary
+
+Table = Callable[..., pd.DataFrame]
 
 
 def lines_of(table: str) -> dict[str, str]:
     """First cell -> row, of the rows of a tabular."""
     return {line.split(" & ")[0]: line for line in table.splitlines() if " & " in line}
+
+
+def caption_of(table: str) -> str:
+    (line,) = (line for line in table.splitlines() if line.startswith(r"\caption{"))
+    return line
+
+
+def check_structure(table: str) -> None:
+    """Fail unless environments nest, braces and dollars pair, every row has the columns of its tabular, and no other
+    special character is bare.
+    """
+    opened: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", table):
+        if kind == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+    assert not opened
+    columns = len(re.search(r"\\begin\{tabular\}\{(\w+)\}", table)[1])
+    text = re.sub(r"\\[&%$#_{}]", "", re.sub(r"^%.*\n", "", table))  # neither comments nor escaped characters
+    for line in text.splitlines():
+        depth = 0
+        for char in line:
+            depth += (char == "{") - (char == "}")
+            assert depth >= 0
+        assert depth == 0
+        assert line.count("$") % 2 == 0
+        outside = "".join(line.split("$")[::2])
+        assert not set(outside) & {"^", "_", "#", "%", "<", ">"}
+        if line.endswith(r"\\"):
+            assert line.count("&") == columns - 1
+        else:
+            assert "&" not in line
+
+
+def test_the_table_of_the_documents_has_this_structure() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "paper.md").read_text()
+    (table,) = re.findall(r"```latex\n(%.*?)```", page, flags=re.DOTALL)
+    check_structure(table)
+    assert lines_of(table).keys() == {"optimizer", "bo-fm", "regularized-evolution", "bohb", "random"}
 
 
 @pytest.mark.parametrize(
@@ -27,21 +74,67 @@ def test_special_characters_are_escaped(text: str, escaped: str) -> None:
     assert escape(text) == escaped
 
 
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30))
+def test_any_name_leaves_a_structure_that_latex_reads(name: str) -> None:
+    row = rf"{escape(name)} & $1$ \\"
+    check_structure(format_table("\\begin{tabular}{lr}\n" + row + "\n\\end{tabular}", escape(name), name))
+
+
 def test_cells_are_rounded_to_their_error() -> None:
     assert format_cell(0.06850, 0.00038, False) == r"$0.06850 \pm 0.00038$"
-    assert format_cell(0.06850, 0.00038, True, True) == rf"$\mathbf{{0.06850 \pm 0.00038}}${MARK}"
+    assert format_cell(0.06850, 0.00038, True, WORSE) == rf"$\mathbf{{0.06850 \pm 0.00038}}{WORSE}$"
+    assert format_cell(2.5e7, 1.0e5, False) == r"$2.500\cdot 10^{7} \pm 1.0\cdot 10^{5}$"
+    assert format_cell(1.5, 2e-12, False) == r"$1.500\cdot 10^{0} \pm 2.0\cdot 10^{-12}$"
     assert format_cell(nan, nan, False) == "--"
 
 
-def test_the_results_of_an_experiment_mark_what_the_test_supports(make_table: Callable[..., pd.DataFrame]) -> None:
-    trials = make_table({(name, r): [r + 1.0 + shift] for name, shift in (("a_1", 0.0), ("b", 1.0)) for r in range(9)})
-    context = ReportContext("name", "problem", Budget(1, 25), {}, "", finished=True)
-    table = results_latex(compute_results(trials, context).summary)
+@pytest.fixture
+def summarise(make_table: Table) -> Callable[..., Summary]:
+    """summarise(shift of b, shift of c, hypotheses): of nine repeats, a_1 against optimizers that are shifted."""
+
+    def summarise(b: float, c: float, **context: str) -> Summary:
+        shifts = {"a_1": 0.0, "b": b, "c": c}
+        trials = make_table({(name, r): [r + 1.0 + shift] for name, shift in shifts.items() for r in range(9)})
+        known = ReportContext("a name", "problem_1", Budget(1, 25), {}, "", finished=True)
+        return compute_results(trials, replace(known, **context)).summary
+
+    return summarise
+
+
+def test_the_optimizers_that_are_worse_than_the_best_are_marked(summarise: Callable[..., Summary]) -> None:
+    table = results_latex(summarise(1.0, 0.0))
+    check_structure(table)
     found = lines_of(table)
     assert "mathbf" in found[r"a\_1"]
-    assert MARK not in found[r"a\_1"]
-    assert MARK in found["b"]
+    assert [WORSE in found[name] for name in (r"a\_1", "b", "c")] == [False, True, False]
+    assert BETTER not in table
+    assert WORSE in caption_of(table)
+    assert r"worse than a\_1" in caption_of(table)
+    assert r"\label{tab:a-name}" in table
     assert table.count(r"\toprule") == table.count(r"\bottomrule") == table.count(r"\midrule") == 1
+
+
+def test_marks_are_about_the_optimizer_of_the_hypotheses(summarise: Callable[..., Summary]) -> None:
+    table = results_latex(summarise(1.0, -1.0, hypotheses="a_1"))
+    check_structure(table)
+    found = lines_of(table)
+    assert "mathbf" in found["c"]
+    assert WORSE in found["b"]
+    assert BETTER in found["c"]
+    assert not {WORSE, BETTER} & {*re.findall(r"\^\{\\\w+\}", found[r"a\_1"])}
+    assert WORSE in caption_of(table)
+    assert BETTER in caption_of(table)
+
+
+def test_no_test_has_no_mark_and_no_word_of_one(summarise: Callable[..., Summary], make_table: Table) -> None:
+    assert "None" in caption_of(results_latex(summarise(0.0, 0.0)))
+    one = compute_results(
+        make_table({("a", 0): [1.0], ("b", 0): [2.0]}), ReportContext("n", "p", Budget(1, 25), {}, "", finished=True)
+    )
+    table = results_latex(one.summary)
+    check_structure(table)
+    assert "Wilcoxon" not in table
+    assert WORSE not in table
 
 
 def test_the_problems_have_a_row_each_and_one_of_mean_ranks() -> None:
@@ -49,8 +142,12 @@ def test_the_problems_have_a_row_each_and_one_of_mean_ranks() -> None:
     results = tuple(ResultRow(*key, mean, 0.1, 1.0, 0.0, 3) for key, mean in means.items())
     ranks = pd.DataFrame({"evaluations": 5, "optimizer": ["a", "b"], "mean": [1.25, 1.75], "low": nan, "high": nan})
     test = OverallTest("b", 1, 1, 0, (9, 0, 0), -1.0, 0.01, 0.01)
-    found = lines_of(problems_latex(ProblemsSummary(("p", "q_1"), ("a", "b"), 5, "a", (test,), ranks, results, ())))
-    assert list(found) == ["problem", "p", r"q\_1", "mean rank"]
-    assert found["p"].index("mathbf") < found["p"].index("2.00")
-    assert found[r"q\_1"].index("4.00") < found[r"q\_1"].index("mathbf")
-    assert found["mean rank"] == rf"mean rank & 1.25 & 1.75{MARK} \\"
+    for tests, mark in (((test,), WORSE), ((replace(test, effect=1.0),), BETTER), ((), "")):
+        table = problems_latex(ProblemsSummary(("p", "q_1"), ("a", "b"), 5, "a", tests, ranks, results, ()))
+        check_structure(table)
+        found = lines_of(table)
+        assert list(found) == ["problem", "p", r"q\_1", "mean rank"]
+        assert found["p"].index("mathbf") < found["p"].index("2.00")
+        assert found[r"q\_1"].index("4.00") < found[r"q\_1"].index("mathbf")
+        assert found["mean rank"] == rf"mean rank & $1.25$ & $1.75{mark}$ \\"
+        assert mark in caption_of(table)

@@ -16,7 +16,7 @@ from fmnas.search_spaces import joint_space
 pytestmark = pytest.mark.slow
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
-TABLES = ("curves", "mean_curves", "checkpoints", "tests", "targets", "ledger")
+TABLES = ("curves", "mean_curves", "mean_ranks", "checkpoints", "tests", "targets", "ledger")
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -89,7 +89,8 @@ def test_a_comparison(make_table, tmp_path):
     for part in (summary.headline, summary.caution, "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
     assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
-    figures = {f"anytime.{kind}" for kind in ("png", "svg", "pdf")}
+    names = ("anytime", "anytime_evaluations")
+    figures = {f"{name}.{kind}" for name in names for kind in ("png", "svg", "pdf")}
     assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *(f"{name}.csv" for name in TABLES)}
 
 

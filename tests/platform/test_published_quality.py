@@ -1,7 +1,7 @@
 """The published quality: the shipped experiment on Func2C, as a user runs it, ends at the paper's value.
 
-docs/bo-fm.md has twenty runs; here are three of the ten of `fmnas run func2c`. Nine of the ten come to it; repeat 3
-ends in another vertex's minimum, 0.021.
+docs/bo-fm-measurements.md has twenty runs; here are three of the ten of `fmnas run func2c`. Nine of the ten come to it;
+repeat 3 ends in another vertex's minimum, 0.021.
 """
 
 from dataclasses import replace

@@ -15,7 +15,9 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.report.merge import write_report_of
 from fmnas.platform.report.write import write_retrained
+from fmnas.trainers.images.data import digits_set, final_split
 from fmnas.trainers.images.image_trainer import FinalTrainer
+from fmnas.trainers.images.model import load
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +116,42 @@ def test_an_interrupted_retraining_resumes_and_nothing_is_trained_twice(
     assert (out / "retrained.csv").read_bytes() == before
 
 
+def test_networks_are_saved_and_trained_again_only_if_they_are_not(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also after an interruption; the errors are the same whether networks are saved or not."""
+    trained: list[int] = []
+    evaluate = FinalTrainer.evaluate
+
+    def count(self: FinalTrainer, trial: object) -> object:
+        trained.append(1)
+        if len(trained) == 4:
+            raise KeyboardInterrupt
+        return evaluate(self, trial)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FinalTrainer, "evaluate", count)
+    assert main(["retrain", str(out)]) == 0
+    assert not (out / "models").exists()
+    before = [row["test_error"] for row in rows(out)]
+    assert main(["retrain", str(out), "--save"]) == 130
+    assert f"fmnas retrain {out} --save" in capsys.readouterr().out
+    first, second = (out / "models" / "random" / f"repeat-{repeat}" for repeat in (0, 1))
+    assert first.exists()
+    assert not second.exists()
+    assert main(["retrain", str(out), "--save"]) == 0
+    assert len(trained) == 5
+    assert main(["retrain", str(out), "--save"]) == 0
+    assert len(trained) == 5
+    assert [row["test_error"] for row in rows(out)] == before
+    for folder, row in zip((first, second), rows(out), strict=True):
+        facts = json.loads((folder / "model.json").read_text())
+        assert facts["test_errors"] == [float(row["test_error_seed_1"])]
+        assert {path.name for path in folder.iterdir()} == {"model.py", "model.json", "seed-1.safetensors"}
+        split = final_split(digits_set(), 40, 24, 64)
+        classes = load(folder / "seed-1.safetensors").predict(split.held_out_inputs)
+        assert (classes != split.held_out_labels).mean() == pytest.approx(facts["test_errors"][0], abs=1e-12)
+
+
 def test_a_retraining_that_fails_is_exit_code_1_and_says_how_to_resume(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,7 +185,7 @@ def test_what_cannot_be_is_refused(
 def test_a_problem_without_images_has_nothing_to_retrain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
     assert main(["run", "smoke", *flags, "--out", str(tmp_path / "run")]) == 0
-    assert main(["retrain", str(tmp_path / "run")]) == 2
+    assert main(["retrain", str(tmp_path / "run"), "--save"]) == 2
     message = capsys.readouterr().err
     assert "func2c" in message
     assert "Traceback" not in message

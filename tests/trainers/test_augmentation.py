@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, crop, draw_crops, normalise
+from fmnas.trainers.images.batches import crop, draw_crops
+from fmnas.trainers.images.model import MEAN, STANDARD_DEVIATION, normalise
 
 DRAWS = st.tuples(st.integers(0, 8), st.integers(0, 8), st.booleans())
 

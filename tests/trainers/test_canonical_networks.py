@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from fmnas.search_spaces import Cell, canonical_form
-from fmnas.trainers.images.network import Network, count_flops
+from fmnas.trainers.images.model import Network
+from fmnas.trainers.images.network import count_flops
 
 GraphOf = Callable[[Cell], nx.DiGraph]
 PLAIN = ("identity", "maxpool3x3")
@@ -31,7 +32,7 @@ def isomorphism(a: nx.DiGraph, b: nx.DiGraph) -> dict[str, str]:
 
 def with_weights_of(source: Network, cell: Cell, names: dict[str, str]) -> Network:
     """The network of `cell` with the weights of `source`, mapped by the names of its modules."""
-    network = Network(cell).double()
+    network = Network(cell.states, cell.output).double()
     for name in ("stem", "reduction", "norm", "classifier"):
         network.get_submodule(name).load_state_dict(source.get_submodule(name).state_dict())
     for old, new in names.items():
@@ -44,7 +45,7 @@ def with_weights_of(source: Network, cell: Cell, names: dict[str, str]) -> Netwo
 
 
 def random_network(cell: Cell) -> Network:
-    network, generator = Network(cell).double(), torch.Generator().manual_seed(1)
+    network, generator = Network(cell.states, cell.output).double(), torch.Generator().manual_seed(1)
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.3, generator=generator)
     return network

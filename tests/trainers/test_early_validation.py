@@ -11,8 +11,9 @@ import torch
 from fmnas.search_spaces import Trial
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import image_trainer
-from fmnas.trainers.images.batches import normalise, to_device
+from fmnas.trainers.images.batches import to_device
 from fmnas.trainers.images.image_trainer import ImageTrainer
+from fmnas.trainers.images.model import normalise
 from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.split import Split
 

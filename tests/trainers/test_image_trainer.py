@@ -13,8 +13,9 @@ from fmnas.trainers import TrainerError, TrainingFailedError
 from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.model import Network
 from fmnas.trainers.images.multi_seed import StackedLearner
-from fmnas.trainers.images.network import Network, count_flops
+from fmnas.trainers.images.network import count_flops
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 

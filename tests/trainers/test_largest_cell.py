@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS, input_pairs
-from fmnas.trainers.images.network import count_flops, flops_ratio, operation
+from fmnas.trainers.images.model import operation
+from fmnas.trainers.images.network import count_flops, flops_ratio
 
 pytestmark = pytest.mark.slow
 

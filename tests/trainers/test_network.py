@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
-from fmnas.trainers.images.network import Network, build_network, count_flops, flops_ratio, operation
+from fmnas.trainers.images.model import Network, operation
+from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 
 
 def cell_of(inputs: str, operations: str, output: int) -> Cell:

@@ -15,8 +15,9 @@ from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import image_trainer
 from fmnas.trainers.images.batches import streams
 from fmnas.trainers.images.image_trainer import ImageTrainer
+from fmnas.trainers.images.model import Network
 from fmnas.trainers.images.multi_seed import StackedLearner
-from fmnas.trainers.images.network import Network, build_network
+from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import Learner
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,11 @@ from torch import Tensor
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images import cuda_graph
-from fmnas.trainers.images.batches import DeviceData, normalise, streams, to_device, training_batches
+from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
 from fmnas.trainers.images.data import digits_set, search_split
+from fmnas.trainers.images.model import Network, normalise
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
-from fmnas.trainers.images.network import Network, build_network
+from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 

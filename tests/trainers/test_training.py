@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.trainers.images import batches
-from fmnas.trainers.images.batches import DeviceData, Streams, normalise, streams, to_device, training_batches
+from fmnas.trainers.images.batches import DeviceData, Streams, streams, to_device, training_batches
+from fmnas.trainers.images.model import normalise
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer, train_step
 from fmnas.trainers.split import Split

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fmnas.trainers.contract import DataError
+from fmnas.trainers.images.model import normalise
 from fmnas.trainers.split import IMAGE_SIZE, Numbers, Split
 
 PADDING = 4
-MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST, which the paper's code also uses for FashionMNIST
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,6 @@ def crop(images: Tensor, crops: Tensor) -> Tensor:
     windows = padded.unfold(1, IMAGE_SIZE, 1).unfold(2, IMAGE_SIZE, 1)  # [B, 9, 9, 28, 28], a view
     cropped = windows[torch.arange(len(images), device=images.device), top, left]
     return torch.where(mirrored[:, None, None] == 1, cropped.flip(-1), cropped)
-
-
-def normalise(images: Tensor) -> Tensor:
-    """Images [B, 28, 28] uint8 to standardised float32 [B, 1, 28, 28], the network's input."""
-    return images.unsqueeze(1).float().div_(255.0).sub_(MEAN).div_(STANDARD_DEVIATION)
 
 
 def training_batches(

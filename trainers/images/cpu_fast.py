@@ -33,7 +33,8 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.images.batches import Streams
-from fmnas.trainers.images.network import CellModule, Network, replace_layers
+from fmnas.trainers.images.model import CellModule, Network
+from fmnas.trainers.images.network import replace_layers
 from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer
 from fmnas.trainers.split import IMAGE_SIZE
 

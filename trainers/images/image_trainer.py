@@ -12,6 +12,7 @@ once on others. The best validation error of a search is biased, as the lowest o
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -21,6 +22,7 @@ from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, j
 from fmnas.trainers.checkpoints import Checkpoints, Rows
 from fmnas.trainers.contract import (
     Clock,
+    FinalEvaluation,
     Report,
     Stop,
     TrainerError,
@@ -34,6 +36,7 @@ from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.devices import deterministic_float32, evaluation_batch, usable_device
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
+from fmnas.trainers.images.saved_model import saved_files
 from fmnas.trainers.images.seed_parallelism import Task, Training, plan_training, train_side_by_side, wrap_device_errors
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement, FlopsConvention
@@ -95,6 +98,7 @@ class ImageTrainer:
         """
         self.settings = settings or TrainingSettings()
         self.space = joint_space()
+        self._split = split
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
         self._plan = plan = plan_training(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
@@ -138,6 +142,10 @@ class ImageTrainer:
             raise
         if not self._is_continuable(trial):
             self._discard(trial)
+        return self._evaluation(trial, cell, trainings, self._clock() - start)
+
+    def _evaluation(self, trial: Trial, cell: Cell, trainings: Sequence[Training], seconds: float) -> Evaluation:
+        """The result of a trial."""
         errors = tuple(training.errors[-1] for training in trainings)
         ratio = flops_ratio(cell, self.settings.flops)
         return Evaluation(
@@ -147,7 +155,7 @@ class ImageTrainer:
             flops=count_flops(cell, self.settings.flops),
             flops_ratio=ratio,
             curve=tuple(_mean(epoch) for epoch in zip(*(training.errors for training in trainings), strict=True)),
-            seconds=self._clock() - start,
+            seconds=seconds,
             diverged=any(training.diverged for training in trainings),
             conditions=self._conditions,
             seed_curves=tuple(training.errors for training in trainings),
@@ -264,7 +272,8 @@ def _mean(values: tuple[float, ...]) -> float:
 class FinalTrainer(ImageTrainer):
     """An ImageTrainer whose `errors` are test errors, and whose `curve` is their mean only.
 
-    A training that diverges, or whose logits on the test images are not finite, has the error of guessing.
+    Its evaluations have the files of the trained networks, see `saved_model.py`. A training that diverges, or whose
+    logits on the test images are not finite, has the error of guessing.
     """
 
     def _train(self, task: Task) -> list[Training]:
@@ -274,5 +283,11 @@ class FinalTrainer(ImageTrainer):
             learner = self._learner(task)
             rates = (task.schedule.learning_rate_at(epoch, length) for epoch in range(epochs))
             diverged, errors = _resolve(learner.train(rates))
+            weights = learner.weights()
         task.report_epoch(epochs - 1, errors)
-        return [Training((error,), has_diverged) for error, has_diverged in zip(errors, diverged, strict=True)]
+        return list(map(Training, ((error,) for error in errors), diverged, weights))
+
+    def _evaluation(self, trial: Trial, cell: Cell, trainings: Sequence[Training], seconds: float) -> FinalEvaluation:
+        evaluation = super()._evaluation(trial, cell, trainings, seconds)
+        files = saved_files(trial, self._split, evaluation, [training.weights for training in trainings])
+        return FinalEvaluation(**vars(evaluation), files=files)

@@ -24,10 +24,11 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule
-from fmnas.trainers.images.batches import Streams, crop, draw_crops, normalise
+from fmnas.trainers.images.batches import Streams, crop, draw_crops
 from fmnas.trainers.images.cuda_graph import StepLimiter, capture_graph
-from fmnas.trainers.images.network import Network, replace_layers
-from fmnas.trainers.images.training import TrainingContext, stoppable
+from fmnas.trainers.images.model import Network, normalise
+from fmnas.trainers.images.network import replace_layers
+from fmnas.trainers.images.training import TrainingContext, Weights, stoppable
 from fmnas.trainers.split import IMAGE_SIZE
 
 IMAGES_AT_ONCE = 4096
@@ -76,7 +77,7 @@ class StackedNetwork(Network):
     """A `Network` that maps the images of S networks [B, S, 28, 28] to logits [S, B, 10]."""
 
     def __init__(self, cell: Cell, seeds: int) -> None:
-        super().__init__(cell)
+        super().__init__(cell.states, cell.output)
         self._seeds = seeds
         replace_layers(self, partial(_widen, seeds=seeds))
 
@@ -208,6 +209,12 @@ class StackedLearner:
             self._limiter.step()
         counts = torch.stack([wrong, self._alive.to(wrong.dtype)]).tolist()  # here, once per epoch, the host waits
         return [mistakes / count if alive else None for mistakes, alive in zip(*counts, strict=True)]
+
+    def weights(self) -> list[Weights]:
+        """The weights of each training."""
+        parts = {**dict(self._stack.named_weights()), **self._stack.statistics}  # [S x ...] each
+        split = {name: value.chunk(self._stack.seeds) for name, value in parts.items()}
+        return [{name: value[number] for name, value in split.items()} for number in range(self._stack.seeds)]
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next epochs depend on."""

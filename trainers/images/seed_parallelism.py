@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Literal
 
@@ -27,6 +27,7 @@ import torch
 
 from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.trainers.contract import DeviceFailedError, Report, Stop, TrainerError, TrainingFailedError
+from fmnas.trainers.images.training import Weights
 from fmnas.trainers.memory import device_failure, error_text
 from fmnas.trainers.problem import Arrangement
 
@@ -84,10 +85,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Training:
-    """The result of one training: the validation error after each epoch, and whether it diverged."""
+    """The result of one training: the validation error after each epoch, and whether it diverged.
+
+    weights: of the network; empty if they are not kept.
+    """
 
     errors: tuple[float, ...]
     diverged: bool
+    weights: Weights = field(default_factory=dict)
 
 
 @contextmanager

@@ -11,10 +11,12 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.contract import EvaluationStoppedError, Stop, never_stop
-from fmnas.trainers.images.batches import DeviceData, Streams, normalise, training_batches
-from fmnas.trainers.images.network import Network
+from fmnas.trainers.images.batches import DeviceData, Streams, training_batches
+from fmnas.trainers.images.model import Network, normalise
 
 Step = TypeVar("Step")
+Weights = dict[str, Tensor]
+"""The parameters and BatchNorm statistics of a `Network` by name: what its evaluation depends on."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class Learner:
             finite &= logits.isfinite().all()
             count += len(labels)
         return wrong.item() / count if finite else None
+
+    def weights(self) -> list[Weights]:
+        """The weights of each training: of the only one."""
+        state = self._network.state_dict()  # names in a `FastNetwork` have a prefix
+        kept = {name: value for name, value in state.items() if not name.endswith("num_batches_tracked")}
+        return [{name.removeprefix("network."): value for name, value in kept.items()}]
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, statistics, momentum and random states: all that the next epochs depend on."""

@@ -11,6 +11,7 @@ import pytest
 
 from fmnas.comparison import styles
 from fmnas.platform.experiment.events import Retrained, RetrainingBegun
+from fmnas.platform.experiment.saved_models import save_model
 from fmnas.platform.mlflow.client import MlflowExperiment
 from fmnas.platform.mlflow.reconciler import Reconciler
 from fmnas.platform.mlflow.records import params, valid_name
@@ -190,12 +191,38 @@ def test_a_retrained_network_is_a_model_with_its_test_error(experiment: Any) -> 
     experiment.append(RetrainingBegun(3, 10, 2, (run,), 2000.0))
     experiment.append(Retrained(run, 2, 1, "w", (0.1, 0.3), 5, 1.0, 2000.0, 2001.0))
     for _ in range(2):
-        experiment.log()
+        experiment.log(dataset=("digits", "ab12"))
         store = experiment.read_store()
         (model,) = store.client.search_logged_models([store.experiment.experiment_id])
         assert model.source_run_id == store.runs["bo-fm/repeat-0"].info.run_id
         assert (model.name, model.status, model.params["op"]) == ("bo-fm-repeat-0-trial-2", "READY", "b")
-        assert [(metric.key, metric.value) for metric in model.metrics] == [("test_error", 0.2)]
+        values = {metric.key: metric.value for metric in model.metrics}
+        assert values == {"test_error": 0.2, "test_error_seed_1": 0.1, "test_error_seed_2": 0.3}
+        assert {(metric.dataset_name, metric.dataset_digest) for metric in model.metrics} == {("digits", "ab12")}
+        (output,) = store.runs["bo-fm/repeat-0"].outputs.model_outputs
+        assert output.model_id == model.model_id
+
+
+@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType:UserWarning")  # MLflow's own code
+def test_a_saved_network_is_read_back_and_logged_once(experiment: Any) -> None:
+    """Also if it was logged without its files before. MLflow loads it by the code that is in the files."""
+    code = b"class Double:\n    def predict(self, data): return 2 * data\ndef _load_pyfunc(folder): return Double()"
+    experiment.run_bo_fm()
+    run = "bo-fm/repeat-0"
+    experiment.append(RetrainingBegun(3, 10, 2, (run,), 2000.0))
+    experiment.append(Retrained(run, 2, 1, "w", (0.1, 0.3), 5, 1.0, 2000.0, 2001.0))
+    experiment.log()
+    facts = {"configuration": {"rate": 0.01, "momentum": 0.25, "op": "b"}, "epochs": 3, "images": 10}
+    facts |= {"test_images": 5, "test_errors": [0.1, 0.3]}
+    save_model(experiment.directory, run, {"model.py": code, "model.json": json.dumps(facts).encode()})
+    for _ in range(2):
+        assert not experiment.log().reason
+        store = experiment.read_store()
+        (model,) = store.client.search_logged_models([store.experiment.experiment_id])
+        folder = Path(model.artifact_location.removeprefix("file://"))
+        assert {path.name for path in (folder / "network").iterdir()} == {"model.py", "model.json"}
+        mlflow.set_tracking_uri(experiment.settings.uri)
+        assert mlflow.pyfunc.load_model(f"models:/{model.model_id}").predict(4) == 8
 
 
 def test_runs_have_their_params_once_and_a_dataset_that_mlflow_can_read(experiment: Any) -> None:
