@@ -4,9 +4,10 @@ Optuna's NSGAIISampler with its own operators and defaults: uniform crossover wi
 mutates to a random value with probability 1 / their number. (The paper has simulated binary crossover and polynomial
 mutation.) Infeasible children are discarded and Optuna makes others.
 
-The initial design is the first generation, filled up with random draws. It minimises `Evaluation.objectives`; a single
-objective counts as both of two, so that it is a genetic algorithm for it. With several pending trials a generation may
-have more than `population` trials. A budget of a few generations shows little: the published runs have 250.
+The initial design is the first generation, filled up with random draws; children count as trials of a model, as those
+of any sampler do. It minimises `Evaluation.objectives`. A single objective counts as both of two: it is then a genetic
+algorithm. With several pending trials a generation may have more than `population` trials. A budget of a few
+generations shows little: the published runs have 250.
 """
 
 from typing import Annotated, Any
@@ -16,14 +17,12 @@ from annotated_types import Interval
 from fmnas.baselines.optuna_sampler import OptunaSampler
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Evaluation, Space
-from fmnas.search_spaces.records import MUTATION
 
 
 class NSGA2(OptunaSampler):
     """population: the number of trials in a generation."""
 
     name = "nsga2"
-    chooses = MUTATION
     directions = 2
 
     def __init__(

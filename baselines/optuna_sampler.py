@@ -102,7 +102,7 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         is_random = self.chooses == RANDOM or len(self.history) < self._startup
         for draw in self.draws(self._study):
             self._drawn = draw
-            yield Suggestion(draw[1], RANDOM if is_random else self.chooses)
+            yield Suggestion(draw[1], RANDOM if is_random else MODEL)
 
     def _register(self, trial: Trial) -> None:
         super()._register(trial)

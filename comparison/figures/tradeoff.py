@@ -22,7 +22,7 @@ LEARNING = (
 )
 MAX_ERROR_RATIO = 2.0
 """Errors above this multiple of the lowest are cut off."""
-AXES = ("validation error", "FLOPs, share of the largest cell's")
+AXES = ("validation error", "FLOPs / FLOPs of the largest cell")
 """Of a network whose problem does not name its objectives."""
 
 

@@ -169,7 +169,7 @@ def _hypervolumes(summary: Summary) -> Facts | None:
         return None
     return {
         "table": tables.hypervolumes(volumes),
-        "reference": ", ".join(f"{name} {value:g}" for name, value in volumes.reference.items()),
+        "reference": ", ".join(f"{name} = {value:g}" for name, value in volumes.reference.items()),
         "tests": _tests(volumes.tests) if volumes.tests.most_repeats > 1 else {},
     }
 

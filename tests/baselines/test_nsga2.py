@@ -10,7 +10,7 @@ from fmnas.baselines.nsga2 import NSGA2
 from fmnas.baselines.space_conversion import from_optuna, optuna_distributions, to_optuna
 from fmnas.optimizers import OptimizerError, random_design
 from fmnas.search_spaces import Evaluation, LinearConstraint, Nominal, Real, Space, Trial
-from fmnas.search_spaces.records import INITIAL, MUTATION, RANDOM
+from fmnas.search_spaces.records import INITIAL, MODEL, RANDOM
 from fmnas.trainers.functions.two_objectives import SPACE, zdt1_mixed
 
 DESIGN = random_design(SPACE, 3, 0)
@@ -42,7 +42,7 @@ def test_it_suggests_what_optunas_own_sampler_does() -> None:
         study.tell(trial, zdt1_mixed(expected[-1]))
     trials = run_trials(NSGA2(SPACE, seed=5, population=8, initial_design=DESIGN), 40)
     assert [trial.configuration for trial in trials] == expected
-    assert [trial.origin for trial in trials] == [INITIAL] * 3 + [RANDOM] * 5 + [MUTATION] * 32
+    assert [trial.origin for trial in trials] == [INITIAL] * 3 + [RANDOM] * 5 + [MODEL] * 32
 
 
 def test_restored_it_goes_on_the_same() -> None:

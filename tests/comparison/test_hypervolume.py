@@ -120,7 +120,7 @@ def test_the_report_shows_it_and_a_problem_with_one_objective_has_none(make_tabl
     trials = make_table(fronts("a", "b", 3))
     summary = write_report(trials, ReportContext("n", "p", BUDGET, {}, "", objectives=NETWORK), tmp_path)
     html = (tmp_path / "index.html").read_text()
-    assert "error 1, FLOPs 1" in html
+    assert "error = 1, FLOPs = 1" in html
     assert 'aria-label="hypervolume"' in html
     assert HYPERVOLUME in (tmp_path / "curves.csv").read_text().splitlines()[0]
     plain = json.loads(json.dumps(summary.to_json(), allow_nan=False))["hypervolumes"]
