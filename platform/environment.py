@@ -84,20 +84,21 @@ def _gpus() -> list[str]:
 
 @dataclass(frozen=True)
 class Software:
-    """Versions and host of a driver. commit: None for an installed package."""
+    """Versions and host of a driver. commit: None for an installed package. cpu: the model, "" if unknown."""
 
     fmnas: str | None
     commit: str | None
     python: str
     torch: str | None
     host: str
+    cpu: str = ""
 
 
 @cache
 def provenance() -> Software:
     """Return the versions and the host of this process."""
     version, torch = package_version("fmnas"), package_version("torch")
-    return Software(version, commit(), platform.python_version(), torch, socket.gethostname())
+    return Software(version, commit(), platform.python_version(), torch, socket.gethostname(), _cpu()["model"])
 
 
 def is_same_version(one: Software, other: Software) -> bool:

@@ -33,21 +33,21 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_290,
+    "search_spaces": 1_289,
+    "optimizers": 3_780,
     "trainers": 4_976,
-    "optimizers": 3_675,
-    "baselines": 4_535,
+    "baselines": 4_534,
     "integrations": 655,
     "testing": 440,
-    "comparison": 4_348,
-    "platform": 10_224,
+    "comparison": 4_344,
+    "platform": 10_242,
     "platform/config": 1_156,
     "platform/display": 834,
-    "platform/experiment": 2_385,
+    "platform/experiment": 2_382,
     "platform/mlflow": 984,
     "platform/report": 575,
     "platform/runner": 855,
-    "platform/workers": 1_284,
+    "platform/workers": 1_299,
     "api": 390,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

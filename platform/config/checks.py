@@ -170,7 +170,7 @@ def find_ineffective_keys(config: Config, entry: ProblemEntry) -> Iterator[str]:
     workers = config.workers
     if workers.is_in_driver:
         fields, values = WorkersConfig.model_fields, vars(workers)
-        names = ("cpus", "attempts") if workers.is_simulated else ("count", "cpus", "attempts")
+        names = (*(() if workers.is_simulated else ("count",)), "cpus", "attempts", "autoscale")
         keys = [f"workers.{key}" for key in names if values[key] != fields[key].default]
         if not workers.is_simulated:
             keys += [f"optimizers.{i}.concurrency" for i, one in enumerate(config.optimizers) if one.concurrency > 1]

@@ -137,7 +137,7 @@ def _resolve(config: Config, entry: ProblemEntry) -> Config:
         kind = SIMULATED
     elif kind == AUTO:  # in-process for a function that takes milliseconds, unless several workers are asked for
         is_concurrent = any(optimizer.concurrency > 1 for optimizer in config.optimizers)
-        wants_workers = is_concurrent or workers.model_fields_set & {"count", "cpus", "gpus"}
+        wants_workers = is_concurrent or workers.model_fields_set & {"count", "cpus", "gpus", "autoscale"}
         kind = IN_PROCESS if entry.takes_milliseconds and not wants_workers else RAY
     sections = {
         "initial_design": config.initial_points if config.initial_design is None else config.initial_design,

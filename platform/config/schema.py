@@ -79,6 +79,9 @@ class WorkersConfig(Section):
     of the registry unless count, cpus, gpus, an optimizer's concurrency or --address is given, else ray."""
     count: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = AUTO
     """Number of workers. auto: what fits on the cluster and the runs can use; simulated, what the runs can use."""
+    autoscale: bool = False
+    """Whether all `count` workers (auto: what the runs can use) are requested from Ray although they do not fit yet, so
+    that Ray's autoscaler adds nodes for them. For a cluster with an autoscaler, by --address."""
     cpus: float = Field(default=1, ge=MIN_RESOURCE, le=100_000)
     """CPUs per worker. A worker with several trains that many seeds of its trial in parallel."""
     gpus: float = Field(default=0, ge=0, le=1)

@@ -27,24 +27,24 @@ _LOCAL_ENVIRONMENT = {
     "RAY_ROTATION_MAX_BYTES": str(4 * 1024**2),  # of each worker's log, which holds what a user's code prints
     "RAY_ROTATION_BACKUP_COUNT": "1",
 }
-_OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
+_OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 # The store holds the data of any problem; Ray's default takes 30% of the memory.
 _LOCAL_OPTIONS = {"include_dashboard": False, "object_store_memory": 512 * 1024**2}
 
 
-def connect(address: str | None) -> Any:
+def connect(address: str | None, namespace: str = "fmnas") -> Any:
     """Return Ray, connected to the cluster at `address` ("auto": one on this machine), or to a new local one if None.
 
-    A local cluster ends with this process. Environment variables about tokens apply to running clusters only.
-    Raises ClusterError if no cluster answers or the local one does not start.
+    namespace: of its actors. A local cluster ends with this process. Environment variables about tokens apply to
+    running clusters only. Raises ClusterError if no cluster answers or the local one does not start.
     """
     for name, value in (_ENVIRONMENT if address else {**_ENVIRONMENT, **_LOCAL_ENVIRONMENT}).items():
         os.environ.setdefault(name, value)
     with _keep_signal_handlers():
-        return _start_local_cluster() if address is None else _connect_to_cluster(address)
+        return _start_local_cluster(namespace) if address is None else _connect_to_cluster(address, namespace)
 
 
-def _start_local_cluster() -> Any:
+def _start_local_cluster(namespace: str) -> Any:
     access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_AUTH_TOKEN_PATH": None}
     # Despite its name, "0" makes every process listen on 127.0.0.1 on Linux, too.
     loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -55,7 +55,7 @@ def _start_local_cluster() -> Any:
         constants.ENABLE_RAY_CLUSTER = False  # what Ray reads of `loopback` when it is imported, perhaps earlier
         try:
             # Without an address, Ray would join a cluster of `ray start` or RAY_ADDRESS.
-            ray.init(address="local", _temp_dir=str(directory), **_LOCAL_OPTIONS, **_OPTIONS)
+            ray.init(address="local", namespace=namespace, _temp_dir=str(directory), **_LOCAL_OPTIONS, **_OPTIONS)
         except Exception as error:  # Ray raises plain Exceptions, too
             message = " ".join(str(error).split())[:300]
             raise ClusterError(
@@ -68,11 +68,11 @@ def _start_local_cluster() -> Any:
     return ray
 
 
-def _connect_to_cluster(address: str) -> Any:
+def _connect_to_cluster(address: str, namespace: str) -> Any:
     ray = _import_ray()
     try:
         _check_port(address)
-        ray.init(address=address, **_OPTIONS)
+        ray.init(address=address, namespace=namespace, **_OPTIONS)
     except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ClusterError(
             f"--address {address}: no Ray cluster can be joined ({' '.join(str(error).split())[:300]}). Start one with "

@@ -49,6 +49,7 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
     """
     config, workers = spec.config, spec.config.workers
     settings = replace(config.problem_settings, seeds=spec.seeds, checkpoints=spec.checkpoints)
+    most = spec.max_jobs if workers.count == AUTO else int(workers.count)
     if workers.is_in_driver:
         task = problem(config.problem, settings)
         try:
@@ -67,22 +68,25 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
         if spec.simulation is None:
             yield InProcessPool(trainer, **options)
         else:
-            count = spec.max_jobs if workers.count == AUTO else int(workers.count)
-            yield SimulatedPool(trainer, count, spec.simulation, **options)
+            yield SimulatedPool(trainer, most, spec.simulation, **options)
         return
     from fmnas.platform.workers.ray_pool import RayPool
     from fmnas.platform.workers.ray_worker import build_trainer
 
     notify("starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}")
-    ray = connect(address)
+    if workers.autoscale and address is None:
+        notify("ignored: workers.autoscale = true: without --address, Ray has this machine alone")
+        workers = workers.model_copy(update={"autoscale": False})
+    ray = connect(address, f"fmnas-{config.name}")
     try:
         nodes = live_nodes(ray).values()
-        size = max_workers(nodes, workers.count, workers.cpus, workers.gpus, spec.max_jobs)
+        if not workers.autoscale:
+            most = max_workers(nodes, workers.count, workers.cpus, workers.gpus, spec.max_jobs)
         source = _ship_source(ray, config.problem)
         build = partial(build_trainer, config.problem, settings, workers.hardware, file=source)
         node = ray._private.worker._global_node if address is None else None
         pool = RayPool(
-            ray, build, spec.data, workers, size, trial_seconds=spec.trial_seconds, notify=notify, own_node=node
+            ray, build, spec.data, workers, most, trial_seconds=spec.trial_seconds, notify=notify, own_node=node
         )
         with closing(pool):
             yield pool

@@ -2,6 +2,7 @@
 
 import math
 import re
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class _RunningJob:
 
 
 class RayPool:
-    """Up to `max_workers` actors on the connected cluster, if they fit on its live nodes.
+    """Up to `max_workers` actors on the connected cluster, if they fit on its live nodes; all, with workers.autoscale.
 
     Ray restarts no actor and retries no method, which would hide losses from the journal: a worker that died, or whose
     device failed (CUDA errors last until the process ends), is reported as lost and replaced. Only ready workers get
@@ -72,9 +73,7 @@ class RayPool:
         self._ray, self._workers, self._max_workers = ray, workers, max_workers
         self._seconds, self._notify, self._own_node = trial_seconds, notify, own_node
         self._progress, self._versions = ProgressReader(ray), versions()
-        self._actor_class = ray.remote(Worker).options(
-            num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
-        )
+        self._actor_class, self._namespace = ray.remote(Worker), ray.get_runtime_context().namespace
         # In the object store, so that all actors of a node share one copy.
         self._arguments = (build, ray.put(data) if data is not None else None, self._progress.actor)
         self._starting: dict[Any, _Actor] = {}  # future of `ready` -> actor
@@ -144,23 +143,35 @@ class RayPool:
         return [*tuple(self._starting.values()), *self._idle, *(running.actor for running in busy)]
 
     def _resize(self) -> None:
-        """Start and kill workers so that all that fit on the live nodes exist."""
+        """Start and kill workers so that all that there should be exist."""
         self._resized_at = time.monotonic()
         self._check_local_cluster()
         nodes = live_nodes(self._ray)
         for actor in [actor for actor in self._idle if actor.node not in nodes]:
             self._idle.remove(actor)
             self._kill(actor)
-        size = min(self._max_workers, workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus))
+        size = self._max_workers
+        if not self._workers.autoscale:  # else Ray adds nodes for those that fit on none
+            size = min(size, workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus))
         names = {short_worker_name(actor.name) for actor in self._actors()}
         for name in (f"worker-{i}" for i in range(self._max_workers)):
             if len(names) < size and name not in names:
                 names.add(name)
-                actor = _Actor(name, self._actor_class.remote(*self._arguments))
+                actor = _Actor(name, self._start_actor(name))
                 self._starting[actor.handle.ready.remote()] = actor
         for future in list(self._starting)[: max(0, len(names) - size)]:  # they wait for a node that is gone
             self._kill(self._starting.pop(future))
         self._warn_if_none_ready()
+
+    def _start_actor(self, name: str) -> Any:
+        """Start a worker, under a name for `ray list actors` that no other has: Ray refuses one that is in use."""
+        return self._actor_class.options(
+            name=f"{self._namespace}-{name}-{secrets.token_hex(4)}",
+            num_cpus=self._workers.cpus,
+            num_gpus=self._workers.gpus,
+            max_restarts=0,
+            max_task_retries=0,
+        ).remote(*self._arguments)
 
     def _check_local_cluster(self) -> None:
         """Raise ExperimentFailed if the head or the node of the local cluster has died; it never recovers."""

@@ -134,6 +134,7 @@ def test_a_problem_without_epochs_needs_no_fidelity() -> None:
         ({"workers": {"kind": "ray"}}, "ray"),
         ({"workers": {"kind": "auto", "attempts": 5}}, "in-process"),
         ({"workers": {"count": "auto"}}, "ray"),
+        ({"workers": {"autoscale": True}}, "ray"),
         ({"optimizers": [{"name": "random", "concurrency": 2}]}, "ray"),
         ({"optimizers": [{"name": "random", "concurrency": 2}], "workers": {"kind": "in-process"}}, "in-process"),
     ],
@@ -163,6 +164,7 @@ def test_an_address_or_a_custom_problem_means_ray() -> None:
     [
         (["workers.kind=in-process", "workers.count=4"], "workers.count"),
         (["workers.kind=in-process", "workers.attempts=7"], "workers.attempts"),
+        (["workers.kind=in-process", "workers.autoscale=true"], "workers.autoscale"),
         (["workers.kind=in-process", "optimizers.1.concurrency=8"], "optimizers.1.concurrency"),
         (["seeds=3"], "seeds = 3"),
         (["tracking.enabled=false", "tracking.experiment=mine"], "tracking.experiment"),

@@ -50,7 +50,7 @@ def test_every_driver_is_recorded_and_a_finished_experiment_has_no_more(finished
     assert len(drivers(out)) == 1
 
 
-@pytest.mark.parametrize("change", [{"fmnas": "0.0.9"}, {"commit": "f" * 40}, {"torch": "1.0"}])
+@pytest.mark.parametrize("change", [{"fmnas": "0.0.9"}, {"commit": "f" * 40}, {"torch": "1.0", "cpu": "A"}])
 def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
     cut: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
 ) -> None:
@@ -62,7 +62,7 @@ def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
     assert (first, second) == (provenance(), other)
     page = (cut / "report" / "index.html").read_text()
     for number, software in ((1, first), (2, second)):
-        for name in ("fmnas", "torch"):
+        for name in ("fmnas", "torch", "cpu"):
             assert f"drivers.{number}.{name}" in page
             assert getattr(software, name) in page
 

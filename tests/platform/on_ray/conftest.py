@@ -48,6 +48,7 @@ class FakeRay:
         self.done = {"ready", "evaluate", "read"}
         self.cpus = {"a": 1.0}
         self.killed: list[int] = []
+        self.names: list[str] = []
         self.made = 0
         self.asked: list[Any] = []
 
@@ -55,7 +56,7 @@ class FakeRay:
         return [{"NodeID": name, "Resources": {"CPU": cpus}, "Alive": True} for name, cpus in self.cpus.items()]
 
     def get_runtime_context(self) -> Any:
-        return SimpleNamespace(get_node_id=lambda: "ab" * 28)
+        return SimpleNamespace(get_node_id=lambda: "ab" * 28, namespace="fmnas-test")
 
     def remote(self, kind: Any) -> Any:
         def make(*arguments: Any) -> Any:
@@ -68,7 +69,12 @@ class FakeRay:
             }
             return SimpleNamespace(number=number, **methods)
 
-        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=make))
+        def options(name: str = "", **_: Any) -> Any:
+            if name:
+                self.names.append(name)
+            return SimpleNamespace(remote=make)
+
+        return SimpleNamespace(options=options)
 
     def _read(self, jobs: list[int]) -> tuple[str, int]:
         self.asked.append(jobs)

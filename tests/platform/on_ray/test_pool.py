@@ -1,6 +1,7 @@
 """The contract of pools, for the one in this process and the one on Ray."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -195,6 +196,22 @@ def test_the_pool_grows_and_shrinks_with_the_cluster(
     del fake.cpus["c"]
     assert pool.next_event(0.0) is None
     assert fake.killed == [2, 3, 4], "nor is one that waits for a place there"
+
+
+def test_with_autoscale_workers_that_fit_nowhere_wait_for_nodes(
+    monkeypatch: pytest.MonkeyPatch, fake_ray: Any, give: Give
+) -> None:
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
+    fake = fake_ray()
+    fake.done, fake.cpus = set(), {}
+    pool = RayPool(fake, BUILD, None, WorkersConfig(autoscale=True), 3)
+    assert (pool.capacity, pool.size, fake.made) == (0, 3, 3)
+    fake.cpus = {"a": 1.0}
+    fake.done = {"ready"}
+    give(pool, job())
+    assert (fake.made, fake.killed) == (3, [])
+    assert len(set(fake.names)) == 3
+    assert all(re.fullmatch(r"fmnas-test-worker-[012]-[0-9a-f]{8}", name) for name in fake.names)
 
 
 def test_a_cluster_without_resources_is_reported(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
