@@ -33,8 +33,9 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_275,
+    "search_spaces": 1_289,
     "optimizers": 3_780,
+<<<<<<< HEAD
     "trainers": 4_915,
     "baselines": 4_472,
     "integrations": 655,
@@ -45,6 +46,18 @@ LINE_BUDGETS = {
     "platform/display": 834,
     "platform/experiment": 2_382,
     "platform/mlflow": 1_037,
+=======
+    "trainers": 4_976,
+    "baselines": 4_534,
+    "integrations": 655,
+    "testing": 440,
+    "comparison": 4_344,
+    "platform": 10_242,
+    "platform/config": 1_156,
+    "platform/display": 834,
+    "platform/experiment": 2_382,
+    "platform/mlflow": 984,
+>>>>>>> objectives
     "platform/report": 575,
     "platform/runner": 855,
     "platform/workers": 1_299,

@@ -123,6 +123,7 @@ def _metrics(trial: LoggedTrial) -> dict[str, float]:
     if result.evaluation:
         known["train_seconds"] = result.evaluation.seconds
         known |= {f"error_seed_{i}": error for i, error in enumerate(result.evaluation.errors, start=1)}
+        known |= {f"objective_{i}": value for i, value in enumerate(result.evaluation.values, start=1)}
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
