@@ -75,5 +75,5 @@ def describe_trial(ended: EndedTrial) -> dict[str, Any]:
     }
     if evaluation is not None:
         facts |= {"error": evaluation.error, "flops": evaluation.flops, "curve": list(evaluation.curve)}
-        facts |= {"diverged": evaluation.diverged}
+        facts |= {"diverged": evaluation.diverged, "values": list(evaluation.values)}
     return {name: value for name, value in facts.items() if value is not None and value not in ("", [])}
