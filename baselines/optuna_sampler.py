@@ -1,7 +1,7 @@
 """Optimizers that use any Optuna sampler in one persistent study; also the base class of TPE.
 
-Pending trials are RUNNING ones. There is one objective, which is minimised, and no fidelity. The conversion of spaces
-is in space_conversion.py.
+Pending trials are RUNNING ones. There is one objective (NSGA2 has two), which is minimised, and no fidelity. The
+conversion of spaces is in space_conversion.py.
 
 Many samplers have state in the study or in themselves: generations, grids, sequences, evolution paths. So the sampler
 and the study live as long as the optimizer (TPE builds a new study in each ask). The sampler is seeded once, if its
@@ -50,9 +50,10 @@ class OptunaOptimizer(WrappedOptimizer):
 
 
 class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
-    """Uses the class `sampler`, with the options of its constructor."""
+    """Uses the class `sampler`, with the options of its constructor. directions: how many objectives the study has."""
 
     sampler: ClassVar[type[Any]]
+    directions: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -63,18 +64,28 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         initial_design: Sequence[Configuration] = (),
         **options: Any,
     ) -> None:
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
         import optuna
 
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        parameters = signature(self.sampler).parameters
+        sampler = self.sampler_class()
+        parameters = signature(sampler).parameters
         seeded = {"seed": seed % 2**32} if "seed" in parameters else {}
         self._startup = options.get(STARTUP, parameters[STARTUP].default if STARTUP in parameters else 0)
         self._rng = IsolatedRNG(seed)
         with self._isolate():
-            self._study = optuna.create_study(sampler=self.sampler(**seeded, **options))
+            directions = ["minimize"] * self.directions
+            self._study = optuna.create_study(sampler=sampler(**seeded, **options), directions=directions)
         self._study.stop = lambda: None
         self._numbers: dict[int, int] = {}  # of pending trials in the study
         self._drawn: tuple[int, Configuration] | None = None
+
+    def sampler_class(self) -> type[Any]:
+        """Return the class of the sampler."""
+        return self.sampler
+
+    def values(self, evaluation: Evaluation) -> tuple[float, ...]:
+        """Return what the study receives of a result: a number for each direction."""
+        return (evaluation.objective,)
 
     @contextmanager
     def _isolate(self) -> Iterator[None]:
@@ -107,7 +118,7 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         with self._isolate():
-            self._study.tell(self._numbers.pop(trial.id), evaluation.objective)
+            self._study.tell(self._numbers.pop(trial.id), self.values(evaluation))
 
     def forget(self, trial: Trial) -> None:
         """Mark the trial as failed in the study."""

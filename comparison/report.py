@@ -2,7 +2,7 @@
 
 | file | one row per |
 |---|---|
-| curves.csv | trial: what its run had spent by then on every axis, its objective, the incumbent |
+| curves.csv | trial: what its run had spent by then on every axis, its objective, the incumbent, the hypervolume |
 | mean_curves.csv | optimizer and point of an axis: mean, standard error and 95% bootstrap interval |
 | mean_ranks.csv | optimizer and number of evaluations: mean rank over repeats, with its 95% interval |
 | checkpoints.csv | optimizer and share of the budget; repeat_0.. are the values of its repeats |
@@ -24,6 +24,7 @@ from fmnas.comparison.analysis.across_problems import ranks_over_repeats
 from fmnas.comparison.analysis.checkpoints import CheckpointRow, Reached
 from fmnas.comparison.analysis.costs import in_working_time, ledger_table
 from fmnas.comparison.analysis.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
+from fmnas.comparison.analysis.hypervolume import HYPERVOLUME, add_hypervolume
 from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import draw_figures
 from fmnas.comparison.figures.canvas import Results
@@ -35,6 +36,7 @@ GRID = 101
 """Rows per optimizer and axis in mean_curves.csv, from 0 to the most that a run spent."""
 MEAN_CURVE_COLUMNS = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
 CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
+"""Of curves.csv; with two objectives HYPERVOLUME, too."""
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
@@ -62,6 +64,7 @@ def compute_results(trials: pd.DataFrame, context: ReportContext) -> Results:
     """
     trials = in_working_time(typed_trials(trials, f"the trials of {context.name}"), context.pauses)
     curves = anytime_curves(trials, context.budget, runs=context.runs)
+    curves = add_hypervolume(curves, trials, context.objectives)
     ledger = ledger_table(trials, context.budget, context.pending)
     return Results(trials, curves, summarise(trials, curves, ledger, context))
 
@@ -88,7 +91,7 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
     ]
     pairs = ("first", "second", "repeats", "p", "p_corrected", "verdict")
     return {
-        "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
+        "curves": curves.loc[curves["trial"] != NO_TRIAL, [*CURVES, *curves.columns.intersection([HYPERVOLUME])]],
         "mean_curves": mean_curves(curves),
         "mean_ranks": ranks_over_repeats(curves, list(summary.optimizers), summary.evaluations),
         "checkpoints": _table(points, ("share", "epochs", "evaluations", "optimizer", "mean")),

@@ -12,6 +12,7 @@ import pandas as pd
 from fmnas.comparison.analysis.checkpoints import Checkpoint, FinalNumbers, Target, checkpoints, final_table, targets
 from fmnas.comparison.analysis.costs import LedgerRow, Pauses, Pending, ledger_rows
 from fmnas.comparison.analysis.formatting import format_number, format_share, is_missing
+from fmnas.comparison.analysis.hypervolume import Hypervolumes, compare_hypervolumes
 from fmnas.comparison.analysis.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.analysis.retrained import Retrained, reduced_settings, retrained_summary
 from fmnas.comparison.analysis.sanity_checks import (
@@ -50,7 +51,8 @@ class ReportContext:
     runs: all runs of the experiment, whether or not they have begun.
     by_design: how each optimizer chooses new configurations, as `check_optimizers` takes it.
     setup: what was measured, in sentences. settings: each optimizer's options, by its name.
-    minimum: of the objective, where it is known. learning: run and trial -> the error after each epoch.
+    minimum: of the objective, where it is known. objectives: of a problem with two, their names and values in the
+    reference point of the hypervolume. learning: run and trial -> the error after each epoch.
     files: links to files with the numbers.
     pauses: when no driver worked at the experiment; wall-clock times exclude them.
     """
@@ -74,6 +76,7 @@ class ReportContext:
     files: Sequence[str] = ()
     full_training: Mapping[str, int] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=dict)
+    objectives: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class Summary:
 
     compared_at: the epochs at which all are compared. headline, caution: the result in words. optimizers: by name, the
     lowest mean first. ledger: a row per run. incidents: by optimizer. remarks, minimum: those of the context.
+    hypervolumes: of a problem with two objectives.
     """
 
     name: str
@@ -129,6 +133,7 @@ class Summary:
     incidents: tuple[Incident, ...]
     remarks: tuple[Remark, ...]
     minimum: float | None
+    hypervolumes: Hypervolumes | None = None
 
     @property
     def evaluations(self) -> int:
@@ -137,7 +142,7 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """The plain JSON data of summary.json. Missing values are None, all keys are text."""
-        budget, retrained = self.budget, self.retrained
+        budget, retrained, volumes = self.budget, self.retrained, self.hypervolumes
         changed = {
             "budget": {
                 name: getattr(budget, name) for name in ("evaluations", "epochs_per_evaluation", "epochs", "seconds")
@@ -149,6 +154,7 @@ class Summary:
             "tests": _tests_json(self.tests),
             "targets": [{"target": t.target, "from": t.source, "rows": t.rows} for t in self.targets],
             "retrained": {**vars(retrained), "tests": _tests_json(retrained.tests)} if retrained else None,
+            "hypervolumes": {**vars(volumes), "tests": _tests_json(volumes.tests)} if volumes else None,
         }
         return {name: _to_json(value) for name, value in (vars(self) | changed).items()}
 
@@ -186,6 +192,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         incidents=_incidents(trials),
         remarks=tuple(context.remarks),
         minimum=context.minimum,
+        hypervolumes=compare_hypervolumes(curves, at, context.objectives, context.hypotheses),
     )
 
 

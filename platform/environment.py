@@ -45,6 +45,7 @@ def describe_environment() -> dict[str, Any]:
         "libraries": _libraries(),
         "variables": {name: os.environ[name] for name in ROUNDING_VARIABLES if name in os.environ},
         "commit": commit(),
+        "repository": repository(),
     }
 
 
@@ -130,11 +131,24 @@ def package_version(name: str) -> str | None:
 @cache
 def commit() -> str | None:
     """Return the commit of this checkout, with "-dirty" if files were changed; None for an installed package."""
+    return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+
+
+@cache
+def repository() -> dict[str, str]:
+    """Return the branch and the URL of this checkout, as far as it has them; the URL without user and password."""
+    branch, url = _git("branch", "--show-current"), _git("config", "--get", "remote.origin.url")
+    bare = re.sub(r"(?<=://)[^/]*@", "", url).partition("?")[0]
+    return {name: value for name, value in {"branch": branch, "url": bare}.items() if value}
+
+
+def _git(*arguments: str) -> str:
+    """Return what git says of this checkout; empty without a checkout, an answer, or git."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
-        return None
+        return ""
     try:
-        arguments = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        return subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return None
+        return ""

@@ -335,6 +335,8 @@ OPTIMIZERS = {
         ("tpe", "baselines.tpe:TPE", "tree-structured Parzen estimators (Optuna)"),
         ("smac", "baselines.smac:SMAC", "a random forest and expected improvement (smac)"),
         ("botorch", "baselines.botorch:BoTorch", "BoTorch's Gaussian process for mixed spaces"),
+        ("nsga2", "baselines.nsga2:NSGA2", "a genetic algorithm for several objectives (Optuna)"),
+        ("parego", "baselines.parego:ParEGO", "BO-FM on random scalarisations of several objectives"),
         ("random", "baselines.random_search:RandomSearch", "random search"),
     )
 }

@@ -102,6 +102,7 @@ class Evaluation:
     diverged: whether any training's loss became non-finite (its error is then that of guessing).
     conditions: software and hardware of the trainings; None if the trainer does not report them.
     seed_curves: [seeds][epochs], the curve of each seed; empty if the trainer does not report them.
+    values: of a function with several objectives, the value of each; empty for any other.
     """
 
     objective: float
@@ -114,11 +115,24 @@ class Evaluation:
     diverged: bool = False
     conditions: Conditions | None = None
     seed_curves: tuple[tuple[float, ...], ...] = ()
+    values: tuple[float, ...] = ()
 
     @property
     def error(self) -> float | None:
         """Validation error averaged over seeds; None for synthetic problems."""
         return sum(self.errors) / len(self.errors) if self.errors else None
+
+    @property
+    def objectives(self) -> tuple[float, ...]:
+        """What an optimizer of several objectives minimises.
+
+        The values of a function that has several; of a network its error and flops_ratio; else the objective alone.
+        """
+        if self.values:
+            return self.values
+        if self.error is not None and self.flops_ratio is not None:
+            return self.error, self.flops_ratio
+        return (self.objective,)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-serializable data."""
@@ -130,4 +144,5 @@ class Evaluation:
         conditions = None if data.get("conditions") is None else Conditions(**data["conditions"])
         series: dict[str, Any] = {name: tuple(data[name]) for name in ("errors", "curve")}
         series["seed_curves"] = tuple(map(tuple, data.get("seed_curves", ())))
+        series["values"] = tuple(data.get("values", ()))
         return cls(**{**data, **series, "conditions": conditions})

@@ -34,6 +34,8 @@ QUICK = Mode(
 )
 SMALL: dict[str, dict[str, Any]] = {
     "bo-fm": {"mode": QUICK},
+    "parego": {"mode": QUICK},
+    "nsga2": {"population": 6},
     "regularized-evolution": {"population": 5, "tournament": 2},
     "bodi": {"anchors": 4},
     "hybo": {"samples": 1, "max_order": 2},

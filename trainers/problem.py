@@ -107,6 +107,8 @@ class Problem:
     penalty: the objective reported to an optimizer for a failed trial; None: the worst one observed, if any.
     epochs: default full fidelity.
     log_objective: whether models see the logarithm of the objective.
+    objectives: of a problem with two, their names and values in the reference point of the hypervolume; the optimizers
+    of one objective minimise another number, their sum for instance.
     minimum: the known optimum, without noise. function: the objective without noise, if it is a plain function.
     has_authors_points: whether the BO-FM paper's runs started at the `authors_points` of the space.
     description: a paragraph; for a user's function, the first of its docstring.
@@ -130,6 +132,7 @@ class Problem:
     objective: str = "The objective is the value of the function."
     seeds: int = 0
     dataset: str = ""
+    objectives: Mapping[str, float] = field(default_factory=dict)
     load: Callable[[], Data | None] = lambda: None
     load_final: Callable[[int], Any] | None = None
 

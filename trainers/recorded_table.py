@@ -12,6 +12,7 @@
 | flops | [n] | -1 if unknown |
 | diverged | [n], bool | |
 | errors | [n, S] | error of each seed after the last epoch |
+| values | [n, 2] | the objectives of a function that has several; not in every file |
 | curve | [n, E] | error after each epoch, averaged over the seeds |
 | seed_curves | [n, S, E] | error of each seed after each epoch |
 | conditions | [n] | index of the software and hardware in the header, -1 if unknown |
@@ -41,6 +42,7 @@ from fmnas.trainers.contract import DataError
 FORMAT = 1
 """Version of the file's format."""
 SERIES = ("errors", "curve", "seed_curves")
+VALUES = "values"
 COLUMNS = (
     *("source", "run", "trial", "origin", "epochs", "seed", "status", "reason", "seconds"),
     *("objective", "flops", "flops_ratio", "diverged", "conditions"),
@@ -122,6 +124,7 @@ class RecordedTable:
             diverged=value["diverged"],
             conditions=None if value["conditions"] < 0 else self.conditions[value["conditions"]],
             seed_curves=tuple(seed_curve for seed_curve in seed_curves if seed_curve),
+            values=_without_nan(self.arrays[VALUES][row]) if VALUES in self.arrays else (),
         )
         return RecordedResult(*result, evaluation)
 
@@ -151,6 +154,7 @@ def write_table(path: Path, header: TableHeader, results: Sequence[RecordedResul
         "diverged": np.array([evaluation.diverged for evaluation in evaluations]),
         "conditions": np.array([-1 if one.conditions is None else numbers[one.conditions] for one in evaluations]),
         **{name: _pad([getattr(evaluation, name) for evaluation in evaluations]) for name in ("errors", "curve")},
+        **({VALUES: _pad([one.values for one in evaluations])} if any(one.values for one in evaluations) else {}),
     }
     shape = max(len(one.seed_curves) for one in evaluations), max(len(one.curve) for one in evaluations)
     seeds = [_pad(one.seed_curves or [()], shape) for one in evaluations]
@@ -177,7 +181,7 @@ def read_table(path: Path) -> RecordedTable:
         with _load(content) as file:
             header, conditions = _parse_header(file)
             names = [*COLUMNS, *SERIES, *map(_column, header.space.names)]
-            arrays = {name: file[name] for name in names}
+            arrays = {name: file[name] for name in (*names, *{VALUES} & {*file})}
         if len(lengths := {len(array) for array in arrays.values()}) > 1:
             raise ValueError(f"arrays of the lengths {sorted(lengths)}")
     return RecordedTable(header, conditions, arrays, str(path), sha256(content).hexdigest())

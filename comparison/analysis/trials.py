@@ -7,6 +7,7 @@
 | origin | str | one of ORIGINS |
 | epochs | Int64 | its fidelity, and its cost |
 | objective, error, error_seed_1.. | float | what is minimised; validation errors (none for a synthetic problem) |
+| objective_1, objective_2 | float | of a problem whose evaluations are two numbers; else absent |
 | flops, flops_ratio | float | of one forward pass; ratio to the space's largest network |
 | diverged | bool | whether a training's loss stopped being finite |
 | status, reason | str | one of STATUSES, and why it did not finish |
@@ -50,7 +51,7 @@ NEVER_EMPTY = ("run", "optimizer", "origin", "status", "repeat", "trial", "epoch
 LAST_COLUMN = "note"
 """In a file, every column after this one is a variable."""
 
-_SEED_ERROR = re.compile(r"error_seed_\d+")
+_NUMBERED = re.compile(r"error_seed_\d+|objective_\d+")
 
 
 class ReportError(FmnasError, ValueError):
@@ -124,7 +125,7 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
         raise ReportError(f"{source}: column {missing[0]!r} is missing; a table of trials has {', '.join(COLUMNS)}")
     defaults = {name: value for name, value in OPTIONAL_COLUMNS.items() if name not in table}
     typed = table.reset_index(drop=True).assign(**defaults)
-    floats = (*_FLOAT_COLUMNS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
+    floats = (*_FLOAT_COLUMNS, LOST_SECONDS, *filter(_NUMBERED.fullmatch, map(str, typed.columns)))
     texts = (*_TEXT_COLUMNS, SOURCE, *EXECUTION_COLUMNS, FALLBACK_COLUMN)
     dtypes: dict[str, Any] = {
         **dict.fromkeys(texts, "object"),
@@ -143,7 +144,7 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
 
 
 def variable_columns(table: pd.DataFrame) -> list[str]:
-    """The columns that are variables of the space: all but the fixed ones and the errors per seed."""
+    """The columns that are variables of the space: all but the fixed and the numbered ones."""
     return [str(name) for name in table.columns if not is_column(str(name))]
 
 
@@ -155,7 +156,7 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
 
 def is_column(name: str) -> bool:
     """Whether a name is reserved for a fixed column. Variables must have other names."""
-    return name in COLUMNS or name in OPTIONAL_COLUMNS or _SEED_ERROR.fullmatch(name) is not None
+    return name in COLUMNS or name in OPTIONAL_COLUMNS or _NUMBERED.fullmatch(name) is not None
 
 
 def _check_values(table: pd.DataFrame, source: str) -> None:

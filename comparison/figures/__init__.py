@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from fmnas.comparison.figures import anytime, cell, intervals, ranks, tradeoff
+from fmnas.comparison.figures import anytime, cell, hypervolume, intervals, ranks, tradeoff
 from fmnas.comparison.figures.canvas import Drawing, Results
 
 FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
@@ -12,6 +12,7 @@ FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
     ("result", intervals.final),
     ("statistics", intervals.differences),
     ("retrained", intervals.selection_bias),
+    ("tradeoff", hypervolume.drawings),
     ("tradeoff", tradeoff.fronts),
     ("learning", tradeoff.learning),
     ("cells", cell.drawings),

@@ -171,9 +171,11 @@ def _is_above(curves: pd.DataFrame, minimum: float | None) -> bool:
     return minimum is not None and bool((curves["incumbent"].dropna() > minimum).all())
 
 
-def compute_content(curves: pd.DataFrame, minimum: float | None = None) -> Content:
-    """The lines of all panels. curves: those of `anytime_curves`. minimum: of the objective, where it is known."""
-    quantity = "objective"
+def compute_content(curves: pd.DataFrame, minimum: float | None = None, quantity: str = "objective") -> Content:
+    """The lines of all panels. curves: those of `anytime_curves`. minimum: of the objective, where it is known.
+
+    quantity: the name of what is drawn, unless it is a regret.
+    """
     if _is_above(curves, minimum):
         quantity, curves = "objective − minimum", curves.assign(incumbent=curves["incumbent"] - (minimum or 0.0))
     lines = {axis: _lines(curves, axis) for axis in currencies(curves)}
@@ -237,7 +239,7 @@ def _lines(curves: pd.DataFrame, axis: str) -> list[Line]:
         x, y = _mean_steps(mine, axis)
         at = [share * x[-1] for share in shares if share * x[-1] >= x[0]] if len(x) else []
         bars = tuple((here, *ends) for here, ends in zip(at, _bar_ends(mine, axis, at), strict=True)) if at else ()
-        is_final = len(y) > 0 and is_equal(float(y[-1]), float(mine.groupby("run")["incumbent"].min().mean()))
+        is_final = len(y) > 0 and is_equal(float(y[-1]), float(mine.groupby("run")["incumbent"].last().mean()))
         lines.append(Line(name, style, x, y, bars, is_final))
     return lines
 

@@ -83,12 +83,13 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
     reproduce = {"environment": tables.environment(context.environment), "configuration": context.config_text}
     warnings = [f"{row.optimizer}: {text}" for row in summary.sanity_checks for text in row.warnings]
     checks = {"table": tables.sanity_checks(summary), "warnings": warnings}
+    tradeoff = "Both objectives" if summary.hypervolumes else "Error against FLOPs"
     all_sections: list[tuple[str, str, bool, Facts | None]] = [
         ("result", "Result", False, {"table": tables.results_by_repeat(summary)}),
         ("setup", "Setup", False, setup),
         ("statistics", "Pairwise tests", no_power, tests),
         ("retrained", "Test errors of the retrained configurations", False, _retraining(summary, context)),
-        ("tradeoff", "Error against FLOPs", False, None),
+        ("tradeoff", tradeoff, False, _hypervolumes(summary)),
         ("learning", "Learning curves of the best configurations", True, None),
         ("cells", best, False, {"found": _best_cells(summary, pictures.get("cells", ()))}),
         ("curves", "Anytime performance", True, None),
@@ -158,6 +159,18 @@ def _retraining(summary: Summary, context: ReportContext) -> Facts:
         "rows": tables.retrained_rows(retrained),
         "tests": _tests(retrained.tests),
         "reduced": reduced_settings(retrained, context.full_training),
+    }
+
+
+def _hypervolumes(summary: Summary) -> Facts | None:
+    """The hypervolumes, their reference point and tests; None for a problem with one objective."""
+    volumes = summary.hypervolumes
+    if volumes is None:
+        return None
+    return {
+        "table": tables.hypervolumes(volumes),
+        "reference": ", ".join(f"{name} = {value:g}" for name, value in volumes.reference.items()),
+        "tests": _tests(volumes.tests) if volumes.tests.most_repeats > 1 else {},
     }
 
 

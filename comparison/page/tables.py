@@ -18,6 +18,7 @@ from fmnas.comparison.analysis.formatting import (
     is_missing,
     join_counts,
 )
+from fmnas.comparison.analysis.hypervolume import Hypervolumes
 from fmnas.comparison.analysis.paired_tests import FIRST, SECOND, Comparisons
 from fmnas.comparison.analysis.retrained import Retrained
 from fmnas.comparison.summary import FINAL_HEADER, Summary, final_rows
@@ -100,6 +101,21 @@ def pairs(tests: Comparisons) -> Table:
             "repeats": lambda test: str(test.repeats),
             "not ties": lambda test: format_count(test.differing),
         },
+    )
+
+
+def hypervolumes(volumes: Hypervolumes) -> Table:
+    """A row per optimizer, the highest mean first."""
+    return build_table(
+        volumes.rows,
+        {
+            "optimizer": lambda row: row.optimizer,
+            "mean hypervolume": lambda row: format_with_error(row.mean, row.standard_error),
+            "95% interval": lambda row: format_interval(row.low, row.high),
+            "rank": lambda row: format_count(row.rank),
+            "each repeat": lambda row: _join_values(row.values),
+        },
+        "wide",
     )
 
 

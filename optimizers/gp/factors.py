@@ -11,6 +11,7 @@ Variables with the same number of distinct eigenvalues are processed together.
 | M_e | [V, V] | projector onto the eigenspace of mu_e |
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,63 +19,34 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fmnas.optimizers.gp.graphs import Eigenspaces, Path, is_long_path
 from fmnas.search_spaces import Space
-from fmnas.search_spaces.variables import Discrete, Floats
+from fmnas.search_spaces.variables import Discrete
 
 PairEntries = list[Tensor]
-"""Weights of pairs per group of variables: [G, M], whether v = v'; or entries of projectors [G, E, M]."""
-
-
-class Eigenspaces:
-    """A graph's distinct Laplacian eigenvalues mu [E] and the projectors M [E, V, V] onto their eigenspaces.
-
-    If all eigenspaces have one dimension, as for a path, only the eigenvectors U [V, V] are kept: M would take V^3
-    numbers. vertices: V. multiplicities: dimensions of the eigenspaces [E].
-    """
-
-    def __init__(self, eigenvalues: Floats, eigenvectors: Floats) -> None:
-        """Eigenvalues closer than 1e-8 are merged."""
-        first = np.concatenate([[True], np.diff(eigenvalues) > 1e-8])
-        self.mu, self.vertices = torch.tensor(eigenvalues[first]), len(eigenvectors)
-        self._U = torch.tensor(eigenvectors)
-        self._M: Tensor | None = None
-        if first.all():
-            # Each trace is 1 up to the rounding error of a projector's trace, on which recorded suggestions depend. The
-            # summand has the strides of a projector's diagonal, and thus the same order of summation.
-            trace = torch.zeros_like(self._U).diagonal()
-            self.multiplicities = torch.stack([trace.copy_(u * u).sum() for u in self._U.T])
-        else:
-            members = [eigenvectors[:, np.cumsum(first) - 1 == e] for e in range(len(self.mu))]
-            self._M = torch.tensor(np.stack([U @ U.T for U in members]))
-            self.multiplicities = torch.einsum("evv->e", self._M)
-
-    def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
-        """Return M_e[v1, v2] of pairs of vertices [M]: [E, M]."""
-        return (self._U[v1] * self._U[v2]).T if self._M is None else self._M[:, v1, v2]
-
-    def columns(self, v: Tensor) -> Tensor:
-        """Return M_e[:, v] of vertices v [n]: [E, V, n]."""
-        return (self._U[:, None] * self._U[v]).permute(2, 0, 1) if self._M is None else self._M[:, :, v]
-
-    def diagonal(self, f: Tensor) -> Tensor:
-        """Return the sum over e of f_e M_e[v, v], f [E]: [V]."""
-        if self._M is None:
-            return torch.einsum("ve,e->v", self._U * self._U, f)
-        return torch.einsum("evv,e->v", self._M, f)
+"""Weights of pairs per group of variables: [G, M], whether v = v'; entries of projectors [G, E, M]; or, of long paths,
+lengths [G, 3, M] (graphs.py)."""
 
 
 @dataclass(frozen=True)
 class Group:
     """Variables with the same number of distinct eigenvalues.
 
-    members: their positions among the P variables; rows: their positions in the order by group; mu [G, E];
-    complete: number of vertices if all are complete graphs of one size, else 0.
+    members: their positions among the P variables; rows: their positions in the order by group; mu [G, E], 1 for
+    paths in closed form; complete, path: number of vertices if all are complete graphs, or paths in closed form, of one
+    size, else 0.
     """
 
     members: list[int]
     rows: slice
     mu: Tensor
     complete: int
+    path: int
+
+    @property
+    def entries(self) -> tuple[int, ...]:
+        """The dimension of a pair's entries: () if it is one number."""
+        return () if self.complete else (3 if self.path else self.mu.shape[1],)
 
 
 def _complete_size(variable: Discrete) -> int:
@@ -89,26 +61,31 @@ class Factors:
     E is the largest, and padding has the share 0.
     """
 
-    def __init__(self, space: Space) -> None:
-        point = (np.zeros(1), np.ones((1, 1)))  # the graph with one vertex, if a space has no discrete variable
-        self.spaces = [Eigenspaces(*spectrum) for spectrum in [v.spectrum for v in space.discrete] or [point]]
+    def __init__(self, space: Space, *, closed_paths: bool = False) -> None:
+        """closed_paths: whether f is 1 / (u + b), so that long paths have a closed form (graphs.py)."""
+        point = Eigenspaces(np.zeros(1), np.ones((1, 1)))  # one vertex, if a space has no discrete variable
+        self.spaces = [
+            (Path if closed_paths and is_long_path(v) else Eigenspaces)(*v.spectrum) for v in space.discrete
+        ] or [point]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
         self.groups = self._group_variables(complete)
         self.order = torch.tensor([p for group in self.groups for p in group.members])
-        self.terms = sum(len(group.members) * (1 if group.complete else group.mu.shape[1]) for group in self.groups)
+        self.terms = sum(len(group.members) * math.prod(group.entries) for group in self.groups)
         self.mu = pad_sequence([space.mu for space in self.spaces], batch_first=True)
         shares = [space.multiplicities / space.multiplicities.sum() for space in self.spaces]
         self.share = pad_sequence(shares, batch_first=True)
 
     def _group_variables(self, complete: list[int]) -> list[Group]:
-        keys: dict[tuple[int, int], list[int]] = {}
-        for p in range(self.P):
-            keys.setdefault((len(self.spaces[p].mu), complete[p]), []).append(p)
+        keys: dict[tuple[int, int, int], list[int]] = {}
+        for p, space in enumerate(self.spaces):
+            path = space.vertices if isinstance(space, Path) else 0
+            keys.setdefault((len(space.mu), complete[p], path), []).append(p)
         groups, start = [], 0
-        for (_, size), members in keys.items():
+        for (_, size, path), members in keys.items():
             rows = slice(start, start := start + len(members))
-            groups.append(Group(members, rows, torch.stack([self.spaces[p].mu for p in members]), size))
+            mu = torch.stack([self.spaces[p].mu for p in members])
+            groups.append(Group(members, rows, torch.ones_like(mu[:, :1]) if path else mu, size, path))
         return groups
 
     def pairs(self, v1: Tensor, v2: Tensor) -> PairEntries:
@@ -121,15 +98,14 @@ class Factors:
         ]
 
     def rows(self, V: Tensor) -> PairEntries:
-        """Return the weights between all vertices and the points V [n, P]: [G, vertices, n] or [G, E, vertices, n].
+        """Return the weights between all vertices and the points V [n, P]: [G, (E,) vertices, n].
 
         Variables of a group may differ in their numbers of vertices: missing vertices have the weight 0.
         """
         tables = []
         for group in self.groups:
             sizes = [self.spaces[p].vertices for p in group.members]
-            E = () if group.complete else (group.mu.shape[1],)
-            table = torch.zeros(len(sizes), *E, max(sizes), len(V), dtype=torch.float64)
+            table = torch.zeros(len(sizes), *group.entries, max(sizes), len(V), dtype=torch.float64)
             for k, (p, size) in enumerate(zip(group.members, sizes, strict=True)):
                 if group.complete:
                     table[k] = torch.arange(size)[:, None] == V[:, p]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.factors import Factors, PairEntries
-from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel
+from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel, ModulatedLaplacian
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
 from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, ConditionedKernel, Kernel, Pairs, pair_indices
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
@@ -61,7 +61,7 @@ class FMKernel(Kernel):
 
     def __init__(self, space: Space, form: FastKernel) -> None:
         self.form, self.combination = form, form.combination
-        self.factors = Factors(space)
+        self.factors = Factors(space, closed_paths=isinstance(form.modulation, ModulatedLaplacian))
         scaled, weighted = self.combination.modulated and bool(space.discrete), self.combination.weighted
         self.parameters = fm_parameters(len(space.continuous), self.factors.P, scaled=scaled, weighted=weighted)
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.factors import Factors, Group, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import FastKernel, FrequencyModulation
+from fmnas.optimizers.gp.graphs import path_factor, path_factor_and_decay
 
 CACHE = 1 << 17  # numbers per intermediate result: a megabyte
 
@@ -68,7 +69,7 @@ class GraphPart:
         for part in self.slices(d2.shape[1]):
             for (group, alpha, b), W in zip(self.groups, weights, strict=True):
                 u = (alpha * d2[:, None, part]).add_(1.0)
-                S = _sum(self.modulation, group.complete, W[..., part], b, u)
+                S = _sum(self.modulation, group, W[None, ..., part], b, u)
                 q[:, part] *= S.prod(1)
                 if self.additive:
                     s[:, part] += (self.share[..., group.rows] @ S)[:, 0]
@@ -80,7 +81,7 @@ class GraphPart:
         L = torch.empty_like(S)
         for (group, alpha, b), W in zip(self.groups, weights, strict=True):
             u = (alpha * d2[:, None]).add_(1.0)
-            _sum_and_decay(self.modulation, group.complete, W, b, u, S[:, group.rows], L[:, group.rows])
+            _sum_and_decay(self.modulation, group, W[None], b, u, S[:, group.rows], L[:, group.rows])
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()
 
@@ -103,7 +104,7 @@ class GraphPart:
             for k, p in enumerate(group.members):
                 W = table[k, ..., : self._sizes[p], :][None, None]  # [1, 1, (E,) V, n]
                 u = (alpha[:, k] * d2).add_(1.0)[:, None, None]  # [S, 1, 1, n]
-                S = _sum(self.modulation, group.complete, W, b[:, k : k + 1, :, None], u)  # b [1, 1, E, 1, 1]
+                S = _sum(self.modulation, group, W, b[:, k : k + 1, :, None], u)  # b [1, 1, E, 1, 1]
                 tables[p] = S[:, 0].div_(self.N[0, p])
         return tables
 
@@ -172,22 +173,29 @@ def normaliser(factors: Factors, modulation: FrequencyModulation, beta: Tensor) 
     return N, modulation.offset - modulation.sign * decay
 
 
-def _sum(modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
-    """Return sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
+def _sum(modulation: FrequencyModulation, group: Group, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
+    """Return sum_e M_e f(b_e, u): [B, G, ...]; W [B or 1, G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
 
     On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
     """
-    if complete:
+    if group.complete:
         f0, f1 = modulation.value(b[:, :, 0], u), modulation.value(b[:, :, 1], u)
-        return f0.sub_(f1).div_(complete).add(W * f1)
+        return f0.sub_(f1).div_(group.complete).add(W * f1)
+    if group.path:
+        return path_factor(group.path, W, b[:, :, 0], u)
     return (modulation.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
 
 
 def _sum_and_decay(
-    modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor, S: Tensor, decay: Tensor
+    modulation: FrequencyModulation, group: Group, W: Tensor, b: Tensor, u: Tensor, S: Tensor, decay: Tensor
 ) -> None:
     """Compute S = sum_e M_e f(b_e, u) and -dS/du, written to S and decay [B, G, m]."""
-    if not complete:
+    if group.path:
+        factor, slope = path_factor_and_decay(group.path, W, b[:, :, 0], u)
+        S.copy_(factor)
+        decay.copy_(slope)
+        return
+    if not group.complete:
         f = modulation.value(b, u[:, :, None])
         weighted = f * W
         torch.sum(weighted, 2, out=S)
@@ -195,6 +203,6 @@ def _sum_and_decay(
         return
     b0, b1 = b[:, :, 0], b[:, :, 1]
     f0, f1 = modulation.value(b0, u), modulation.value(b1, u)
-    weighted0, weighted1 = f0 / complete, f1 * (W - 1.0 / complete)
+    weighted0, weighted1 = f0 / group.complete, f1 * (W - 1.0 / group.complete)
     torch.add(weighted0, weighted1, out=S)
     torch.mul(weighted0, modulation.decay(b0, f0), out=decay).addcmul_(weighted1, modulation.decay(b1, f1))

@@ -24,9 +24,12 @@ from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.problems import display_name
 from fmnas.platform.registry import IN_MEMORY, import_reference, is_registered, read_source_file, split_reference
 from fmnas.trainers.problem import Data
+from fmnas.trainers.split import Split
 
 DATA_HASH = "data_sha256"
 """Key in environment.json of the hash of user-provided data."""
+DATA_ARRAYS = "data_arrays"
+"""Key in environment.json of the type and the shape of the inputs to train on, and of those held out."""
 PROBLEM = "problem"
 """Key of the problem's file; that of an optimizer is `optimizers.LABEL`."""
 
@@ -41,12 +44,17 @@ def read_environment(directory: RunDirectory) -> dict[str, Any]:
         return {directory.environment.name: f"cannot be read: {legible(str(error))}"}
 
 
-def describe_data(data: Data | None) -> dict[str, str]:
-    """Return what environment.json records about data: their location and, if a user provided them, their hash."""
+def describe_data(data: Data | None) -> dict[str, Any]:
+    """Return what environment.json records about data: location, size, and, if a user provided them, their hash."""
     if data is None:
         return {}
-    digest = getattr(data, "digest", "")
-    return {"data": data.place, **({DATA_HASH: digest} if digest else {})}
+    facts: dict[str, Any] = {"data": data.place}
+    if digest := getattr(data, "digest", ""):
+        facts[DATA_HASH] = digest
+    if isinstance(data, Split):
+        parts = {"train": data.train_inputs, "held_out": data.held_out_inputs}
+        facts[DATA_ARRAYS] = {name: {"dtype": str(part.dtype), "shape": part.shape} for name, part in parts.items()}
+    return facts
 
 
 def save_inputs(experiment: Experiment, data: Data | None, directory: RunDirectory, is_changed: bool) -> None:

@@ -34,7 +34,7 @@ from fmnas.trainers.problem import ConfigurableProblem, Problem
 
 SAVED_FIELDS = (
     *("penalty", "epochs", "log_objective", "minimum", "dataset", "seeds", "objective", "has_authors_points"),
-    "description",
+    *("description", "objectives"),
 )
 """Attributes of a problem that are saved, besides its space."""
 CONFIGURABLE_FIELDS = ("data", "checkpoints", "flops_weight")

@@ -129,4 +129,5 @@ def _penalty(experiment: Experiment, optimizer: Optimizer, trial: Trial) -> Eval
     penalty = experiment.problem.penalty
     if penalty is None:
         penalty = max((evaluation.objective for _, evaluation in optimizer.history), default=None)
-    return None if penalty is None else Evaluation(penalty, epochs=trial.epochs)
+    values = tuple(experiment.problem.objectives.values())  # the reference point
+    return None if penalty is None else Evaluation(penalty, epochs=trial.epochs, values=values)

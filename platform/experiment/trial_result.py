@@ -79,12 +79,16 @@ class TrialResult:
             return self.evaluation.seconds
         return self.seconds if self.status in CHARGED else 0.0
 
-    def to_row(self, seeds: int) -> dict[str, Any]:
-        """Return the row of trials.csv. seeds: number of error columns, 0 for a synthetic problem."""
+    def to_row(self, seeds: int, values: int = 0) -> dict[str, Any]:
+        """Return the row of trials.csv.
+
+        seeds: number of error columns, 0 for a synthetic problem. values: number of objectives with a column each.
+        """
         evaluation = self.evaluation
         conditions = evaluation.conditions if evaluation else None
         errors: Sequence[float | None] = evaluation.errors if evaluation else ()
         errors = [*errors, *[None] * (seeds - len(errors))]
+        objectives: Sequence[float | None] = evaluation.values if evaluation else [None] * values
         return {
             "run": self.run,
             "optimizer": self.optimizer,
@@ -94,6 +98,7 @@ class TrialResult:
             "parent": _as_int64(self.trial.parent),
             "epochs": self.trial.epochs,
             "objective": self.objective,
+            **{f"objective_{i}": value for i, value in enumerate(objectives, start=1)},
             "error": self.error,
             **{f"error_seed_{i}": error for i, error in enumerate(errors, start=1)},
             "flops": _as_int64(evaluation.flops) if evaluation else None,
@@ -120,7 +125,9 @@ def trials_table(results: Iterable[TrialResult], seeds: int) -> "pd.DataFrame":
     """Return the table of trials: one row per result, in the given order. seeds: number of error columns."""
     import pandas as pd
 
-    table = pd.DataFrame([result.to_row(seeds) for result in results])
+    results = list(results)
+    values = max((len(result.evaluation.values) for result in results if result.evaluation), default=0)
+    table = pd.DataFrame([result.to_row(seeds, values) for result in results])
     integers = table.columns.intersection(["trial", "parent", "epochs", "flops", "attempt", "repeat"])
     return table.astype(dict.fromkeys(integers, "Int64"))
 

@@ -138,7 +138,7 @@ class MlflowExperiment:
 
     def create(self, name: str, tags: Mapping[str, str], started: int) -> str:
         """Create a run and return its id. started: milliseconds since the epoch."""
-        common = {EXPERIMENT_ID: self._settings.experiment_id, "mlflow.source.name": "fmnas", **self._settings.tags}
+        common = {EXPERIMENT_ID: self._settings.experiment_id, **self._settings.tags}
         nonempty = {key: value for key, value in {**common, **tags}.items() if value}
         return str(self.client.create_run(self.id, started, nonempty, run_name=name).info.run_id)
 
@@ -154,8 +154,8 @@ class MlflowExperiment:
             self.client.update_run(run_id, status="RUNNING")
             params = {key: value for key, value in params.items() if key not in existing.data.params}
         self.log(run_id, params=params, tags=tags if existing else {})
-        if self._settings.dataset[0] and not has_dataset:
-            self._log_dataset(run_id, *self._settings.dataset)
+        if not has_dataset:
+            self.log_dataset(run_id)
         return run_id
 
     def log(
@@ -196,7 +196,8 @@ class MlflowExperiment:
             tags = {key: value for key, value in self._settings.tags.items() if value} | {TEST_ERROR: str(error)}
             model = self.client.create_logged_model(self.id, name, run_id, tags, params(configuration))
             values = {TEST_ERROR: error, **{f"{TEST_ERROR}_seed_{i}": value for i, value in enumerate(errors, 1)}}
-            dataset = self._settings.dataset if self._settings.dataset[0] else (None, None)
+            data = self._settings.dataset
+            dataset = (data.name, data.digest) if data.name else (None, None)
             metrics = [Metric(key, value, 0, 0, model.model_id, *dataset) for key, value in values.items()]
             self.client.log_batch(run_id, metrics, synchronous=True)
             self.client.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
@@ -215,11 +216,16 @@ class MlflowExperiment:
             self.client.log_model_artifact(model_id, str(path))
         self.client.set_logged_model_tags(model_id, {FILES: NETWORK})
 
-    def _log_dataset(self, run_id: str, name: str, digest: str) -> None:
+    def log_dataset(self, run_id: str) -> None:
+        """Log the data set that a run trains on, if there is one; MLflow keeps equal ones once."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        source = json.dumps({"tags": {"mlflow.source.name": "fmnas"}})
-        dataset = Dataset(name=name, digest=digest, source_type="code", source=source)
+        data = self._settings.dataset
+        if not data.name:
+            return
+        kind, source = data.source()
+        texts = [json.dumps(facts) if facts else None for facts in (data.schema(), data.arrays)]
+        dataset = Dataset(data.name, data.digest, kind, json.dumps(source), *texts)
         context = InputTag(key="mlflow.data.context", value="training")
         self.client.log_inputs(run_id, [DatasetInput(dataset=dataset, tags=[context])])
 

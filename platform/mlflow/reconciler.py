@@ -19,7 +19,7 @@ from typing import Any
 
 from fmnas.comparison import styles
 from fmnas.platform.config.uri import redact
-from fmnas.platform.experiment.events import Begun, Extended
+from fmnas.platform.experiment.events import Asked, Begun, Extended
 from fmnas.platform.experiment.journal import JournalReader
 from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
@@ -55,6 +55,9 @@ class JournalFollower:
         """
         for event in self._reader.read():
             result = self.ledger.apply(event)
+            if isinstance(event, Asked):
+                curve = self.curves[event.run]
+                curve.started_at = min(curve.started_at, event.at - event.suggest_seconds)
             if isinstance(event, Begun | Extended):
                 self.begun_at = self.begun_at or event.at
                 new = {name: IncumbentCurve(self.ledger.full_epochs) for name in self.ledger.runs}
@@ -137,7 +140,7 @@ class Reconciler:
         for name, run in runs.items():
             tags = {**self._place(records.RUN_KIND, run.optimizer, ""), RUN: name, "repeat": str(run.repeat)}
             first = self._journal.curves[name].started_at
-            started = begun if math.isinf(first) else records.milliseconds(first)
+            started = begun if math.isinf(first) else max(begun, records.milliseconds(first))
             params = settings.optimizers.get(run.optimizer, {})
             self._ids[name] = store.open(existing.get(name), name, tags, params, started)
         store.label()
@@ -177,6 +180,7 @@ class Reconciler:
         if is_new:
             self._trial_ids[key] = store.create(f"{result.run}/trial-{result.trial.id}", tags, started)
         run_id, params = self._trial_ids[key], records.params(result.trial.configuration)
+        store.log_dataset(run_id)
         store.log(run_id, records.trial_points(trial), params, {} if is_new else tags)
         store.client.set_terminated(run_id, records.STATUSES.get(result.status, "FAILED"), ended)
         self._statuses[key] = result.status

@@ -23,6 +23,7 @@ KIND, EXPERIMENT_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.ru
 CONTENT, TEST_ERROR, FILES = "fmnas.content", "test_error", "fmnas.files"
 """Tags by which runs and models are found."""
 
+SOURCE_NAME = "mlflow.source.name"
 COLOR, PARENT, DESCRIPTION = "mlflow.runColor", "mlflow.parentRunId", "mlflow.note.content"
 """Tags that MLflow's UI understands."""
 
@@ -59,8 +60,8 @@ class LoggedTrial(NamedTuple):
 class IncumbentCurve:
     """The incumbent of a run, folded over the trials that ended.
 
-    full: epochs of a full evaluation. epochs: spent so far. started_at, ended_at: of the run's trials, in seconds since
-    the epoch. points: of the lines `incumbent` and `incumbent_by_epochs`.
+    full: epochs of a full evaluation. epochs: spent so far. started_at: when the optimizer was asked first, ended_at:
+    when the last trial ended, in seconds since the epoch. points: of the lines `incumbent` and `incumbent_by_epochs`.
     """
 
     full: int
@@ -82,7 +83,6 @@ class IncumbentCurve:
     def add(self, result: TrialResult, epochs: int, incumbent: float | None) -> LoggedTrial:
         """Fold the next trial that ended. epochs, incumbent: of its run after it."""
         before, first = self.incumbent, math.floor(self.evaluations + _TOLERANCE) + 1
-        self.started_at = min(self.started_at, result.started_at - result.suggest_seconds)
         self.ended_at = max(self.ended_at, result.finished_at)
         self.epochs, self.incumbent = epochs, incumbent
         for step in range(first, math.floor(self.evaluations + _TOLERANCE) + 1):
@@ -123,6 +123,7 @@ def _metrics(trial: LoggedTrial) -> dict[str, float]:
     if result.evaluation:
         known["train_seconds"] = result.evaluation.seconds
         known |= {f"error_seed_{i}": error for i, error in enumerate(result.evaluation.errors, start=1)}
+        known |= {f"objective_{i}": value for i, value in enumerate(result.evaluation.values, start=1)}
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
@@ -143,6 +144,16 @@ def trial_tags(result: TrialResult) -> dict[str, str]:
         "diverged": str(bool(evaluation and evaluation.diverged)).lower(),
         "parent_trial": "" if trial.parent is None else str(trial.parent),
     }
+
+
+def source_tags(commit: str, repository: Mapping[str, str]) -> dict[str, str]:
+    """Return MLflow's tags of what made a run. commit: ends with -dirty if files were changed; empty if unknown.
+
+    repository: its branch and URL, as far as they are known.
+    """
+    git = {"commit": commit.removesuffix("-dirty"), "branch": repository.get("branch", "")}
+    git |= {"repoURL": repository.get("url", ""), "dirty": str(commit.endswith("-dirty")).lower() if commit else ""}
+    return {SOURCE_NAME: "fmnas", "mlflow.source.type": "LOCAL"} | {f"mlflow.source.git.{k}": v for k, v in git.items()}
 
 
 def mean_points(path: Path, summary: Mapping[str, Any], at: int) -> dict[str, list[Point]]:

@@ -126,6 +126,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         setup=setup_statements(config, problem),
         settings=resolved_options(config),
         minimum=problem.minimum,
+        objectives=problem.objectives,
         files=PAGE_FILES,
         full_training=search_fidelity(config),
         pauses={"": state.ledger.pauses},

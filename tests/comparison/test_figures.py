@@ -249,11 +249,6 @@ def test_a_curve_is_drawn_from_its_steps(make_table):
     assert list(line.get_ydata()) == [4.25, 2.5, 2.5]
 
 
-def test_the_front_has_the_results_that_no_other_dominates():
-    results = np.array([(0.2, 0.5), (0.5, 0.2), (0.6, 0.3), (0.2, 0.6), (0.5, 0.2)])
-    assert tradeoff.pareto_front(results).tolist() == [[0.2, 0.5], [0.5, 0.2]]
-
-
 def test_fronts_are_of_full_results_at_equal_cost(make_table):
     """b has more results than a by now, and c a short training."""
 

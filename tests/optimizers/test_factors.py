@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.optimizers.gp.factors import Eigenspaces, Factors
+from fmnas.optimizers.gp.factors import Factors
 from fmnas.optimizers.gp.frequency_modulation import (
     BLENDED_KERNELS,
     FAST_KERNELS,
@@ -19,6 +19,7 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedLaplacian,
 )
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient, normaliser
+from fmnas.optimizers.gp.graphs import Eigenspaces
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 

@@ -85,6 +85,10 @@ CASES = [
     Case("botorch", "fit_steps", 2, 7, (("raw_samples", 8), ("restarts", 1))),
     Case("botorch", "raw_samples", 8, 7, (("fit_steps", 5), ("restarts", 1))),
     Case("botorch", "restarts", 1, 7, (("fit_steps", 5), ("raw_samples", 16))),
+    Case("nsga2", "population", 7, 9),
+    Case("parego", "rho", 1.0, 9),
+    Case("parego", "kernel", "addlap", 9),
+    Case("parego", "mode", "paper", 7),
 ]
 EPOCHS, EVALUATIONS = 9, 40
 

@@ -287,6 +287,35 @@ def test_a_configured_penalty_is_the_result_of_a_failure(here: Path) -> None:
     assert state.ledger.runs[done.name].incumbent == 0.5  # a penalty is not a result
 
 
+TWO = """
+@objective([Real("x", 0, 1), Real("y", 0, 1)], objectives={"error": 1.0, "seconds": 9.0}, weights=(1, 0.1), penalty=5)
+def two(configuration):
+    if configuration["y"] > 0.5:
+        raise ValueError("too slow")
+    return configuration["x"], 8 - 7 * configuration["x"] + configuration["y"]
+"""
+
+
+def test_a_function_of_two_objectives(here: Path) -> None:
+    """A failure is reported as the reference point; the report has hypervolumes; without the file, too."""
+    write(here / "two.py", TWO)
+    competitors = [{"name": "nsga2", "population": 4}, "random"]
+    assert run(here, "two.py", optimizers=competitors, budget={"evaluations": 12}, workers={"failures": 99}) == 0
+    state = restore_run(here / "run")
+    for name, done in state.experiment.runs.items():
+        outcomes = [outcome.evaluation for outcome in state.ledger.results if outcome.run == name]
+        expected = [evaluation.values if evaluation else (1.0, 9.0) for evaluation in outcomes]
+        assert [evaluation.objectives for _, evaluation in done.optimizer.history] == expected
+        assert (1.0, 9.0) in expected
+    known = next(outcome.evaluation for outcome in state.ledger.results if outcome.evaluation)
+    assert known.objective == pytest.approx(known.values[0] + 0.1 * known.values[1])
+    (here / "two.py").unlink()
+    assert main(["report", "run"]) == 0
+    volumes = json.loads((here / "run" / "summary.json").read_text())["hypervolumes"]
+    assert volumes["reference"] == {"error": 1.0, "seconds": 9.0}
+    assert all(0 < row["mean"] < 9 for row in volumes["rows"])
+
+
 def test_code_that_changes_the_working_directory_leaves_the_results_where_they_belong(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

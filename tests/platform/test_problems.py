@@ -92,6 +92,7 @@ PENALTIES = {
     "environmental_model": 200.0,
     "environmental_model_correct": 200.0,
     "robot_pushing": 40.0,
+    "zdt1_mixed": 11.0,
     "nusvr_diabetes": 100.0,
     "svm_boston": 30.0,
     "dt_wine": 1.0,

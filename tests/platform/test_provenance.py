@@ -143,17 +143,38 @@ def test_git_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(arguments)
         return subprocess.CompletedProcess(arguments, 0, "1a2b3c4d\n", "")
 
-    for function in (environment.commit, environment.provenance):
+    functions = (environment.commit, environment.repository, environment.provenance)
+    for function in functions:
         function.cache_clear()
     monkeypatch.setattr("subprocess.run", run)
     monkeypatch.setattr("pathlib.Path.exists", lambda _: True)
     monkeypatch.setattr(environment, "_gpus", list)
     try:
         assert environment.describe_environment()["commit"] == provenance().commit == "1a2b3c4d"
-        assert len(asked) == 1
+        environment.describe_environment()
+        assert [arguments[3] for arguments in asked].count("describe") == 1
+        assert len(asked) == len(set(map(tuple, asked)))
     finally:
-        for function in (environment.commit, environment.provenance):
+        for function in functions:
             function.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://user:secret@host.org/a/b.git", "https://host.org/a/b.git"),
+        ("https://ghp_token@host.org/a/b.git?access_token=secret", "https://host.org/a/b.git"),
+        ("git@host.org:a/b.git", "git@host.org:a/b.git"),
+        ("/srv/git/b.git", "/srv/git/b.git"),
+    ],
+)
+def test_the_repository_is_named_without_a_password(url: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_git", lambda *arguments: "" if arguments[0] == "branch" else url)
+    environment.repository.cache_clear()
+    try:
+        assert environment.repository() == {"url": expected}
+    finally:
+        environment.repository.cache_clear()
 
 
 INTEL = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 ssse3 ht avx avx512_fp16 amx_tile clwb\n\n"

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pandas as pd
 
-from fmnas.comparison.analysis.trials import COLUMNS, EXECUTION_COLUMNS, LAST_COLUMN, typed_trials
+from fmnas.comparison.analysis.trials import (
+    COLUMNS,
+    EXECUTION_COLUMNS,
+    LAST_COLUMN,
+    typed_trials,
+    variable_columns,
+)
 from fmnas.platform.experiment.trial_result import TrialResult, trials_table
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 
@@ -26,6 +32,19 @@ def test_columns() -> None:
     typed = typed_trials(table, "memory")
     assert [typed[name].iloc[0] for name in EXECUTION_COLUMNS] == ["NVIDIA H200", "stacked (captured)"]
     assert typed["objective"].iloc[0] == 0.1 + 0.2
+
+
+def test_two_objectives_have_columns_before_the_variables() -> None:
+    two = replace(result(1), evaluation=replace(EVALUATION, values=(1.0, 2.0)))
+    failed = replace(result(2), status="failed", evaluation=None)
+    table = trials_table([failed, two], 2)
+    columns = list(table.columns)
+    assert columns[columns.index("objective") + 1 :][:2] == ["objective_1", "objective_2"]
+    typed = typed_trials(table, "memory")
+    assert variable_columns(typed) == ["lr", "op"]
+    assert typed.loc[1, ["objective_1", "objective_2"]].tolist() == [1.0, 2.0]
+    assert typed.loc[0, ["objective_1", "objective_2"]].isna().all()
+    assert "objective_1" not in trials_table([failed], 2)
 
 
 def test_numbers_that_are_too_large_are_missing() -> None:

@@ -32,6 +32,7 @@ EVALUATIONS = st.builds(
     diverged=st.booleans(),
     conditions=st.none() | CONDITIONS,
     seed_curves=st.lists(SERIES, max_size=3).map(tuple),
+    values=SERIES,
 )
 
 
@@ -66,8 +67,17 @@ def test_evaluation_survives_json(evaluation: Evaluation) -> None:
 
 def test_an_evaluation_of_before_there_were_seed_curves_is_read() -> None:
     data = Evaluation(0.5, errors=(0.25,)).to_dict()
-    del data["seed_curves"]
+    del data["seed_curves"], data["values"]
     assert Evaluation.from_dict(data) == Evaluation(0.5, errors=(0.25,))
+
+
+def test_the_objectives_are_the_values_or_error_and_flops_or_the_one_there_is() -> None:
+    network = Evaluation(0.5, errors=(0.25, 0.75), flops_ratio=0.125)
+    assert network.objectives == (0.5, 0.125)
+    assert Evaluation(0.25, errors=(0.25,)).objectives == (0.25,)
+    assert Evaluation(3.0).objectives == (3.0,)
+    assert Evaluation(3.0, values=(1.0, 2.0)).objectives == (1.0, 2.0)
+    assert Evaluation(3.0, errors=(0.25,), flops_ratio=0.5, values=(1.0, 1.0)).objectives == (1.0, 1.0)
 
 
 def test_a_fallback_that_is_not_known_is_refused_at_once() -> None:

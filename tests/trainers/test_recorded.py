@@ -71,6 +71,13 @@ def test_results_come_back_exactly(path: Path) -> None:
     assert (header.problem, header.settings, header.sources) == (HEADER.problem, HEADER.settings, HEADER.sources)
 
 
+def test_values_of_several_objectives_come_back(tmp_path: Path) -> None:
+    two = result(0, "x", 2, Evaluation(3.0, epochs=3, seconds=2.0, values=(1.0, 2.0)))
+    write_table(tmp_path / "two.npz", HEADER, [two, *RESULTS])
+    table = read_table(tmp_path / "two.npz")
+    assert [table.result(row) for row in range(len(table))] == [two, *RESULTS]
+
+
 def test_numpy_alone_reads_the_file(path: Path) -> None:
     with np.load(path, allow_pickle=False) as file:
         assert json.loads(str(file["header"]))["problem"]["name"] == "grid"

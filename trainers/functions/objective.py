@@ -15,7 +15,7 @@ Beside the configuration, the function may have these parameters:
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real as RealNumber
 from time import perf_counter
@@ -43,6 +43,8 @@ from fmnas.trainers.problem import Problem
 
 Function = Callable[..., Any]
 OPTIONAL_PARAMETERS = ("epochs", "seed", "report")
+EQUAL_WEIGHTS = (1.0, 1.0)
+"""Of two objectives."""
 MAX_VALUE_CHARS = 100
 """Of a value in a message."""
 FIRST_CHARS, LAST_CHARS = 100, 250
@@ -57,6 +59,8 @@ def objective(
     log_objective: bool = False,
     epochs: int = 1,
     dataset: str = "",
+    objectives: Mapping[str, float] | None = None,
+    weights: Sequence[float] = EQUAL_WEIGHTS,
 ) -> Callable[[Function], Problem]:
     """Turn a function into a problem, for configs "FILE.py:FUNCTION"; `.function` is the function itself.
 
@@ -64,6 +68,8 @@ def objective(
     penalty: the objective reported to an optimizer for a failed trial; None: the worst one observed.
     minimum: the known optimum. log_objective: whether models see the logarithm; the values must then be above 0.
     epochs: full fidelity, for a function with that parameter. dataset: name of its data, for reports and MLflow.
+    objectives: of a function that returns two numbers, their names and values in the reference point of the
+    hypervolume. weights: of the sum of the two that optimizers of one objective minimise.
     Raises TrainerError for invalid settings or parameters, SpaceError for invalid variables.
     """
     try:
@@ -80,12 +86,14 @@ def objective(
     if type(epochs) is not int or epochs < 1:
         raise TrainerError(f"epochs = {epochs!r}: it must be an integer of at least 1")
 
+    two = _two_objectives(objectives or {}, weights)
+
     def decorate(function: Function) -> Problem:
         if "epochs" not in _accepted_parameters(function) and epochs > 1:
             raise TrainerError(f"epochs = {epochs}: the function has no parameter epochs; add it, or omit epochs")
         return Problem(
             space=space,
-            build=lambda data, hardware: FunctionTrainer(space, function, positive=log_objective),
+            build=lambda data, hardware: FunctionTrainer(space, function, positive=log_objective, weights=two),
             penalty=penalty,
             epochs=epochs,
             log_objective=log_objective,
@@ -93,6 +101,8 @@ def objective(
             function=function,
             description=" ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split()),
             dataset=dataset,
+            objective=weighted_sum(objectives, weights) if objectives else Problem.objective,
+            objectives=dict(objectives or {}),
         )
 
     return decorate
@@ -101,6 +111,7 @@ def objective(
 class FunctionTrainer:
     """Evaluates trials by a function: objective = function(configuration, ...) + noise x U[0, 1), by its seed.
 
+    With weights the function returns a number for each, and the objective is their weighted sum.
     The reported values are the evaluation's curve if every epoch was reported. Cancellation raises in `report`.
     """
 
@@ -111,10 +122,12 @@ class FunctionTrainer:
         noise: float = 0.0,
         positive: bool = False,
         clock: Clock = perf_counter,
+        weights: Sequence[float] = (),
     ) -> None:
         """noise: its width, 0 or more. positive: whether the objective must be above 0."""
         self.space, self.noise = space, noise
         self._function, self._positive, self._clock = function, positive, clock
+        self._weights = tuple(weights)
         self._parameters = _accepted_parameters(function)
 
     def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
@@ -137,13 +150,15 @@ class FunctionTrainer:
             if failure := device_failure(error):
                 raise DeviceFailedError(failure) from error
             raise TrainingFailedError(_failure_message(error, self._function)) from error
-        value = finite_number(result, "it returned")
+        several = _numbers(result, len(self._weights)) if self._weights else ()
+        value = float(np.dot(self._weights, several)) if several else finite_number(result, "it returned")
         if self._positive and value <= 0:
             raise TrainerError(f"it returned {value}: with log_objective it must be above 0")
         if self.noise:
             value += self.noise * np.random.default_rng(np.random.SeedSequence(trial.seed)).random()
-        values = tuple(curve.values()) if len(curve) == trial.epochs else ()
-        return Evaluation(value, epochs=trial.epochs, curve=values, seconds=self._clock() - start)
+        reported = tuple(curve.values()) if len(curve) == trial.epochs else ()
+        seconds = self._clock() - start
+        return Evaluation(value, epochs=trial.epochs, curve=reported, seconds=seconds, values=several)
 
 
 def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop) -> Callable[[int, float], None]:
@@ -178,6 +193,36 @@ def finite_number(value: Any, what: str) -> float:
             return float(plain)
     text = " ".join(repr(plain).split())[:MAX_VALUE_CHARS]
     raise TrainerError(f"{what} {text} ({type(value).__name__}): it must be a finite number")
+
+
+def _numbers(result: Any, count: int) -> tuple[float, ...]:
+    """The numbers that a function returned together. Raises TrainerError unless there are `count`, all finite."""
+    if not isinstance(result, Sequence | np.ndarray) or isinstance(result, str) or len(result) != count:
+        raise TrainerError(
+            f"it returned {repr(result)[:MAX_VALUE_CHARS]} ({type(result).__name__}): with {count} objectives it must "
+            f"return {count} numbers, e.g. a tuple"
+        )
+    return tuple(finite_number(number, f"as objective {i} it returned") for i, number in enumerate(result, start=1))
+
+
+def weighted_sum(objectives: Mapping[str, float], weights: Sequence[float] = EQUAL_WEIGHTS) -> str:
+    """A sentence on the objective of a problem with several, for `Problem.objective`."""
+    terms = (f"{weight:g} x {name}" for name, weight in zip(objectives, weights, strict=True))
+    return f"The objective of optimizers of one objective is {' + '.join(terms)}."
+
+
+def _two_objectives(objectives: Mapping[str, float], weights: Sequence[float]) -> Sequence[float]:
+    """The weights if there are objectives. Raises TrainerError unless there are two of each, all finite numbers."""
+    if objectives and (len(objectives) != len(EQUAL_WEIGHTS) or len(weights) != len(EQUAL_WEIGHTS)):
+        raise TrainerError(
+            f"objectives = {dict(objectives)}, weights = {tuple(weights)}: give none or two names with their values in "
+            'the reference point, e.g. {"error": 1.0, "seconds": 60.0}, and two weights'
+        )
+    for name, value in objectives.items():
+        finite_number(value, f"objectives: {name} =")
+    for weight in weights:
+        finite_number(weight, "weights: one is")
+    return weights if objectives else ()
 
 
 def _accepted_parameters(function: Function) -> list[str]:

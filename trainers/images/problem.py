@@ -56,6 +56,7 @@ def joint(settings: ProblemSettings) -> Problem:
         f"the error on {validation:,} others{early}. The objective is its average over the trainings{flops}.",
         seeds=settings.seeds,
         dataset=dataset,
+        objectives={"validation error": 1.0, "FLOPs / FLOPs of the largest cell": 1.0},
         load=lambda: search_split(image_set(data), train, validation),
         load_final=lambda images: final_split(image_set(data), train, validation, images),
     )

@@ -8,18 +8,30 @@ from typing import Any
 
 import mlflow
 import pytest
+from mlflow.data.schema import TensorDatasetSchema
+from mlflow.utils.mlflow_tags import (
+    MLFLOW_GIT_BRANCH,
+    MLFLOW_GIT_COMMIT,
+    MLFLOW_GIT_DIRTY,
+    MLFLOW_GIT_REPO_URL,
+    MLFLOW_SOURCE_NAME,
+    MLFLOW_SOURCE_TYPE,
+)
 
 from fmnas.comparison import styles
-from fmnas.platform.experiment.events import Retrained, RetrainingBegun
+from fmnas.platform.experiment.events import Asked, Cancelled, Finished, Retrained, RetrainingBegun, Started
 from fmnas.platform.experiment.saved_models import save_model
 from fmnas.platform.mlflow.client import MlflowExperiment
 from fmnas.platform.mlflow.reconciler import Reconciler
-from fmnas.platform.mlflow.records import params, valid_name
+from fmnas.platform.mlflow.records import params, source_tags, valid_name
+from fmnas.platform.mlflow.settings import LoggedDataset
+from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, FAILED, LOST
 
 # SQLAlchemy 2.1 on MLflow's own mappings.
 pytestmark = [pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning"), pytest.mark.slow]
 
+FULL = 10
 SUMMARY = {
     "headline": "bo-fm has the lowest objective.",
     "caution": "1 repeat: no test.",
@@ -61,6 +73,7 @@ def test_the_experiment_has_a_kind_a_primary_metric_a_view_and_its_description(l
     tags = logged.experiment.tags
     assert tags["mlflow.experimentKind"] == "custom_model_development"
     assert tags["mlflow.experiment.primaryMetric.name"] == "objective"
+    assert tags["mlflow.experiment.primaryMetric.greaterIsBetter"] == "False"
     assert tags["mlflow.note.content"] == "toy: bo-fm, bohb"
     assert "mlflow.sharedViewState.compare-abc" in tags
 
@@ -142,7 +155,7 @@ def test_an_optimizers_run_ends_with_its_best_trial(logged: Any) -> None:
         "trials": 3,
         "epochs": 30,
     }
-    assert (run.info.start_time, run.info.end_time) == (999_500, 1_003_000)
+    assert (run.info.start_time, run.info.end_time) == (998_500, 1_003_000)
 
 
 def test_the_experiments_own_run_has_params_the_report_in_words_and_its_files(logged: Any) -> None:
@@ -191,7 +204,7 @@ def test_a_retrained_network_is_a_model_with_its_test_error(experiment: Any) -> 
     experiment.append(RetrainingBegun(3, 10, 2, (run,), 2000.0))
     experiment.append(Retrained(run, 2, 1, "w", (0.1, 0.3), 5, 1.0, 2000.0, 2001.0))
     for _ in range(2):
-        experiment.log(dataset=("digits", "ab12"))
+        experiment.log(dataset=LoggedDataset("digits", "ab12"))
         store = experiment.read_store()
         (model,) = store.client.search_logged_models([store.experiment.experiment_id])
         assert model.source_run_id == store.runs["bo-fm/repeat-0"].info.run_id
@@ -225,8 +238,11 @@ def test_a_saved_network_is_read_back_and_logged_once(experiment: Any) -> None:
         assert mlflow.pyfunc.load_model(f"models:/{model.model_id}").predict(4) == 8
 
 
-def test_runs_have_their_params_once_and_a_dataset_that_mlflow_can_read(experiment: Any) -> None:
-    common = {"optimizers": {"bo-fm": {"kernel": "modlap"}}, "dataset": ("digits", "ab12")}
+def test_runs_have_their_params_once_and_a_dataset_that_mlflow_can_read(experiment: Any, tmp_path: Path) -> None:
+    arrays = {name: {"dtype": "uint8", "shape": [count, 28, 28]} for name, count in (("train", 40), ("held_out", 24))}
+    dataset = LoggedDataset("digits", "ab12", f"given: {tmp_path}/my.npz, SHA-256 00ff", arrays)
+    common = {"optimizers": {"bo-fm": {"kernel": "modlap"}}, "dataset": dataset}
+    experiment.run_bo_fm(1)
     experiment.log(params={"fidelity.epochs": "3"}, **common)
     experiment.log(params={"fidelity.epochs": "4", "seed": "0"}, **common)  # a resume, with a param that came later
     runs = experiment.read_store().runs
@@ -236,7 +252,54 @@ def test_runs_have_their_params_once_and_a_dataset_that_mlflow_can_read(experime
         (dataset,) = run.inputs.dataset_inputs
         assert (dataset.dataset.name, dataset.dataset.digest) == ("digits", "ab12")
         assert [(tag.key, tag.value) for tag in dataset.tags] == [("mlflow.data.context", "training")]
-        assert mlflow.data.get_source(dataset).to_dict()["tags"]["mlflow.source.name"] == "fmnas"
+        assert mlflow.data.get_source(dataset).uri == f"{tmp_path}/my.npz"
+        schema = TensorDatasetSchema.from_dict(json.loads(dataset.dataset.schema))
+        assert [(spec.type.name, spec.shape) for spec in schema.features.inputs] == [("uint8", (-1, 28, 28))]
+        assert json.loads(dataset.dataset.profile) == arrays
+
+
+@pytest.mark.parametrize("place", ["scikit-learn", "recorded with xgboost 3.0", ""])
+def test_a_dataset_without_a_file_names_what_provides_it(place: str, experiment: Any) -> None:
+    experiment.log(dataset=LoggedDataset("digits", "ab12", place))
+    (dataset,) = experiment.read_store().runs["experiment"].inputs.dataset_inputs
+    assert mlflow.data.get_source(dataset).to_dict()["tags"]["mlflow.source.name"] == place
+    assert (dataset.dataset.schema, dataset.dataset.profile) == (None, None)
+
+
+def test_no_run_begins_before_its_parent(experiment: Any) -> None:
+    """Also if a trial that was asked for first ends last, or was cancelled, and all is logged later."""
+    asked = [Asked("bo-fm/repeat-0", Trial(n, {"rate": 0.1}, FULL, "model"), 0.5, 600.0 + n) for n in range(3)]
+    started = [Started("bo-fm/repeat-0", n, 1, "w", 610.0 + n) for n in range(3)]
+    experiment.append(*asked, *started)
+    experiment.append(Finished("bo-fm/repeat-0", 2, 1, "w", Evaluation(0.5, FULL), 700.0))
+    experiment.append(Cancelled("bo-fm/repeat-0", 0, 1, "w", "stopped", 800.0))
+    experiment.log("interrupted")
+    experiment.append(Finished("bo-fm/repeat-0", 1, 1, "w", Evaluation(0.4, FULL), 900.0))
+    experiment.log()
+    runs = {run.info.run_id: run for run in experiment.read_store().runs.values()}
+    starts = {run.info.run_name: run.info.start_time for run in runs.values()}
+    assert (starts["experiment"], starts["bo-fm/repeat-0"]) == (500_000, 599_500)
+    for run in runs.values():
+        if parent := run.data.tags.get("mlflow.parentRunId"):
+            assert runs[parent].info.start_time <= run.info.start_time
+
+
+@pytest.mark.parametrize(
+    ("commit", "repository", "git"),
+    [
+        (
+            f"{40 * 'a'}-dirty",
+            {"branch": "main", "url": "https://x.org/y.git"},
+            [40 * "a", "main", "https://x.org/y.git", "true"],
+        ),
+        (40 * "b", {}, [40 * "b", "", "", "false"]),
+        ("", {}, ["", "", "", ""]),
+    ],
+)
+def test_what_made_a_run_is_named_as_mlflow_does(commit: str, repository: dict[str, str], git: list[str]) -> None:
+    names = [MLFLOW_GIT_COMMIT, MLFLOW_GIT_BRANCH, MLFLOW_GIT_REPO_URL, MLFLOW_GIT_DIRTY]
+    expected = {**dict(zip(names, git, strict=True)), MLFLOW_SOURCE_NAME: "fmnas", MLFLOW_SOURCE_TYPE: "LOCAL"}
+    assert source_tags(commit, repository) == expected
 
 
 def test_a_resume_logs_only_what_is_missing(experiment: Any) -> None:

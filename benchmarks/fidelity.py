@@ -1,0 +1,89 @@
+"""Whether trainings are long enough to tell good configurations apart: noise beside what it hides.
+
+    fmnas record DIR --out FILE.npz
+    python benchmarks/fidelity.py FILE.npz
+
+For each number of epochs, over the recorded configurations: the standard error of an error averaged over all seeds,
+beside the standard deviation of the true means, of all and of the best tenth; and Kendall's tau of two averages over
+half of the seeds each. Trainings that diverged are left out, and counted.
+
+The best tenth is chosen by half of the seeds, and the true variance is the covariance of two of the other seeds, so
+that neither the choice nor the noise enters it; the mean over all ways to choose the half. It may be negative by
+chance; then the deviation is 0. The images of the validation are the same for all: their error is not in the noise.
+"""
+
+import argparse
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of a set of configurations: standard error of a mean over all seeds, standard deviation of the true means."""
+
+    noise: float
+    truth: float
+
+
+def halves_of(seeds: int) -> list[tuple[list[int], list[int]]]:
+    """Each way to divide the seeds into two halves; the first chooses, the second measures."""
+    every = range(seeds)
+    return [(list(half), [s for s in every if s not in half]) for half in combinations(every, seeds // 2)]
+
+
+def measure_spread(errors: Floats, share: float) -> Spread:
+    """Return the spread of the best share of the configurations; errors [n, S], S at least 4."""
+    count = max(2, round(share * len(errors)))
+    noise, truth = [], []
+    for chooses, measures in halves_of(errors.shape[1]):
+        best = errors[:, chooses].mean(axis=1).argsort(kind="stable")[:count]
+        rest = errors[best][:, measures]
+        noise.append(rest.var(axis=1, ddof=1).mean())
+        covariance = np.cov(rest.T)
+        truth.append(covariance[~np.eye(len(measures), dtype=bool)].mean())
+    return Spread(float(np.sqrt(np.mean(noise) / errors.shape[1])), float(np.sqrt(max(np.mean(truth), 0.0))))
+
+
+def agreement(errors: Floats) -> float:
+    """Kendall's tau of the means over two halves of the seeds, averaged over the halves; errors [n, S]."""
+    taus = [kendalltau(errors[:, one].mean(axis=1), errors[:, other].mean(axis=1))[0] for one, other in halves_of(4)]
+    return float(np.mean(taus))
+
+
+def lines_of_table(curves: Floats) -> list[str]:
+    """Markdown; curves [n, S, E]: error of each seed after each epoch."""
+    lines = [
+        "| epochs | standard error of the mean | true deviation, all | best tenth | tau of two halves |",
+        "|---|---|---|---|---|",
+    ]
+    for epoch in range(curves.shape[2]):
+        errors = curves[:, :, epoch]
+        every, best = measure_spread(errors, 1.0), measure_spread(errors, 0.1)
+        lines.append(
+            f"| {epoch + 1} | {every.noise:.4f}, best tenth {best.noise:.4f} | {every.truth:.4f} | {best.truth:.4f} "
+            f"| {agreement(errors):.2f} |"
+        )
+    return lines
+
+
+def main() -> None:
+    """Print the table of a file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    with np.load(parser.parse_args().file) as table:
+        curves, diverged, seconds = table["seed_curves"], table["diverged"], table["seconds"]
+    kept = curves[~diverged]
+    print(f"configurations = {len(kept)}, diverged = {int(diverged.sum())}, seeds = {curves.shape[1]}")
+    print(f"seconds of a configuration, median = {np.median(seconds):.1f}\n")
+    print("\n".join(lines_of_table(kept)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The noise of trainings beside the differences that it hides: known variances are found again."""
+
+import numpy as np
+import pytest
+from fidelity import agreement, halves_of, measure_spread
+
+
+def test_each_half_chooses_once() -> None:
+    halves = halves_of(4)
+    assert len(halves) == len({tuple(chooses) for chooses, _ in halves}) == 6
+    assert all(sorted([*chooses, *measures]) == [0, 1, 2, 3] for chooses, measures in halves)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.1])
+def test_known_variances_are_found(share: float) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.0, 1.0, 20_000)
+    errors = truth[:, None] + rng.normal(0.0, 0.01, (20_000, 4))
+    spread = measure_spread(errors, share)
+    assert spread.noise == pytest.approx(0.005, rel=0.02)
+    assert spread.truth == pytest.approx(share / np.sqrt(12), rel=0.05)
+
+
+def test_noise_alone_is_no_difference() -> None:
+    """Choosing the best of what is all the same must not look like a difference."""
+    errors = np.random.default_rng(1).normal(0.3, 0.02, (5_000, 4))
+    assert measure_spread(errors, 0.1).truth < 0.003
+    assert abs(agreement(errors[:500])) < 0.1
