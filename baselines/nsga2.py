@@ -10,11 +10,13 @@ algorithm. With several pending trials a generation may have more than `populati
 generations shows little: the published runs have 250.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from annotated_types import Interval
 
 from fmnas.baselines.optuna_sampler import OptunaSampler
+from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Evaluation, Space
 
@@ -31,6 +33,15 @@ class NSGA2(OptunaSampler):
         check_options(type(self), population=population)
         super().__init__(space, population_size=population, **others)
         self._startup = population
+
+    @classmethod
+    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
+        """Return a warning if no child is ever made."""
+        population = options.get("population")
+        if population is None or population < plan.evaluations:
+            return ""
+        advice = f"try {plan.option}population={max(2, plan.evaluations // 5)}"
+        return f"population {population} >= {plan.evaluations} {plan.budget}: this is random search; {advice}"
 
     def sampler_class(self) -> type[Any]:
         """Optuna's sampler."""

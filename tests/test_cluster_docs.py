@@ -1,7 +1,11 @@
 """What a machine can check of docs/cluster.md and its files: links, commands, keys, settings."""
 
+import os
 import re
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -71,6 +75,64 @@ def test_the_health_check_settings_agree() -> None:
     assert settings.keys() >= {"cluster.md", "node.sh", "slurm.sh", "ray-up.yaml", "rayjob.yaml"}
     expected = {("initial_delay_ms", "0"), ("period_ms", "2000"), ("timeout_ms", "5000"), ("failure_threshold", "3")}
     assert all(values == expected for values in settings.values()), settings
+
+
+SRUN = """#!/usr/bin/env bash
+exec "${@:2}"
+"""
+RAY = """#!/usr/bin/env bash
+while [ "$1" != -- ]; do shift; done
+exec "${@:2}"
+"""
+SCONTROL = """#!/usr/bin/env bash
+echo "scontrol $*" >>log
+"""
+FMNAS = f"""#!{sys.executable}
+import signal, sys
+from pathlib import Path
+from fmnas.platform.experiment.lock import update_driver
+from fmnas.platform.experiment.run_directory import RunDirectory
+
+log = open("log", "a", buffering=1)
+print(sys.argv[1], file=log)
+if sys.argv[1] == "resume":
+    sys.exit(3)
+Path("run").mkdir()
+Path("run/journal.jsonl").touch()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+update_driver(RunDirectory(Path("run")))
+signal.sigwait([signal.SIGTERM])
+print("stopped", file=log)
+sys.exit(130)
+"""
+
+
+@pytest.mark.slow
+def test_a_job_of_slurm_stops_the_driver_before_it_is_requeued_and_ends_with_its_exit_code(tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in {"srun": SRUN, "ray": RAY, "scontrol": SCONTROL, "fmnas": FMNAS}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "activate").touch()
+    slurm = {"JOB_ID": "7", "JOB_NUM_NODES": "1", "CPUS_PER_TASK": "1"}
+    environment = {
+        **os.environ,
+        **{f"SLURM_{name}": value for name, value in slurm.items()},
+        "SLURMD_NODENAME": "localhost",
+        "PATH": f"{folder}:{os.environ['PATH']}",
+    }
+    command = ["bash", str(ROOT / "docs" / "cluster" / "slurm.sh"), "smoke", "run"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as job:
+        while not (tmp_path / "run" / "driver.json").exists():
+            assert job.poll() is None
+            time.sleep(0.05)
+        job.send_signal(signal.SIGUSR1)
+        job.wait()
+    assert (tmp_path / "log").read_text().split("\n") == ["run", "stopped", "scontrol requeue 7", ""]
+    assert subprocess.run(command, cwd=tmp_path, env=environment, check=False).returncode == 3
+    assert (tmp_path / "log").read_text().endswith("resume\n")
 
 
 def test_the_image_has_the_version_of_this_package() -> None:

@@ -14,7 +14,9 @@ case "${1:-}" in
         export RAY_health_check_period_ms=2000
         export RAY_health_check_timeout_ms=5000
         export RAY_health_check_failure_threshold=3
-        exec ray start --head --port=6379 --num-cpus=0 --include-dashboard=false --block
+        # The dashboard and `ray job submit`, for this machine alone (elsewhere: ssh -L 8265:127.0.0.1:8265 HEAD); it
+        # needs fmnas[cluster], and without it only the cluster starts.
+        exec ray start --head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1 --block
         ;;
     worker)
         : "${2:?give the address of the head}"

@@ -9,6 +9,7 @@ from optuna.samplers import NSGAIISampler
 from fmnas.baselines.nsga2 import NSGA2
 from fmnas.baselines.space_conversion import from_optuna, optuna_distributions, to_optuna
 from fmnas.optimizers import OptimizerError, random_design
+from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.search_spaces import Evaluation, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL, RANDOM
 from fmnas.trainers.functions.two_objectives import SPACE, zdt1_mixed
@@ -75,3 +76,9 @@ def test_it_meets_constraints() -> None:
 def test_a_population_of_one_is_refused() -> None:
     with pytest.raises(OptimizerError, match="population = 1: it must be at least 2"):
         NSGA2(SPACE, population=1)
+
+
+def test_a_first_generation_that_takes_the_whole_budget_is_named_with_a_smaller_one() -> None:
+    plan = SearchPlan(30, epochs=1, dimensions=7)
+    assert NSGA2.config_warning({"population": 29}, plan) == ""
+    assert "population=6" in NSGA2.config_warning({"population": 30}, plan)
