@@ -160,6 +160,15 @@ def test_a_file_that_has_no_hash_or_is_missing_is_seen(
     }
 
 
+def test_an_archive_of_an_earlier_version_may_lack_a_table(
+    changed: Callable[[Change], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drop(files: dict[str, bytes]) -> None:
+        del files["report/mean_ranks.csv"]
+
+    assert findings(changed(drop), capsys) == (0, {"hashes": "ok", "journal": "ok", "tables": "ok"})
+
+
 @pytest.mark.parametrize(
     ("change", "failed"),
     [
