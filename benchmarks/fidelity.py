@@ -77,7 +77,7 @@ def main() -> None:
     """Print the table of a file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
-    with np.load(parser.parse_args().file) as table:
+    with np.load(parser.parse_args().file, allow_pickle=False) as table:
         curves, diverged, seconds = table["seed_curves"], table["diverged"], table["seconds"]
     kept = curves[~diverged]
     print(f"configurations = {len(kept)}, diverged = {int(diverged.sum())}, seeds = {curves.shape[1]}")
