@@ -111,3 +111,14 @@ def test_the_page_has_the_log_losses() -> None:
         loss, counts = float(rows[arm][3]), rows[arm][4].strip().replace(":", ", ")
         assert f"{loss:.3f}" in PAGE
         assert counts in PAGE
+
+
+def test_the_page_has_the_ranks_and_tests_of_other_optimizers() -> None:
+    results = suite.problems_in(suite.read_runs(RESULTS / "other_optimizers.csv"))
+    lines = list(suite.lines_of_table(results, "bo-fm"))
+    ranks = [line for line in lines if line.count(" to ") == 5]
+    assert len(ranks) == len(results[0].optimizers)
+    assert all(line in PAGE for line in ranks)
+    for test in compare_overall(results, "bo-fm"):
+        p = f"{test.p_corrected:.3f}" if test.p_corrected >= 0.001 else "< 0.001"
+        assert f"| {test.other} | {', '.join(map(str, test.cells))} | {p} |" in PAGE
