@@ -40,10 +40,10 @@ from torch.nn import functional
 from training_gpu import Plan, measure_gpu, noise
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
+from fmnas.trainers.images.batches import Streams, streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.devices import evaluation_batch
-from fmnas.trainers.images.model import Network
+from fmnas.trainers.images.model import MEAN, STANDARD_DEVIATION, Network
 from fmnas.trainers.images.network import build_network, flops_ratio
 from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer, plain_learner
 from fmnas.trainers.memory import tune_malloc

@@ -30,4 +30,4 @@ def test_the_root_of_what_is_left_is_real(name: str, curved: bool) -> None:
         terms = (A * c["x"] * c["x"], B * c["rate"] * c["rate"]) if curved else (A * c["x"], B * c["rate"])
         left = [left for one, other in permutations(terms) for left in (BOUND - one - other, BOUND - (one + other))]
         value = math.sqrt(min(left)) - c["x"] - c["rate"] + 0.1 * c["k"]
-        optimizer.tell(trial, Evaluation(value, 0.0, trial.epochs))
+        optimizer.tell(trial, Evaluation(value, trial.epochs))

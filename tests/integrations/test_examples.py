@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import optuna
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -13,8 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(), flags=re.DOTALL)
 
 
-def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+EXPORTED = "studies.db"
+
+
+def python(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def value_of(example: str) -> float:
@@ -38,5 +42,14 @@ def test_a_run_of_ray_tune_comes_near_the_least_value(monkeypatch: pytest.Monkey
 
 
 def test_what_the_page_shows_runs() -> None:
-    assert len(BLOCKS) == 3
-    assert python("-c", "\n".join(BLOCKS)).returncode == 0
+    shown = [block for block in BLOCKS if EXPORTED not in block]
+    assert len(shown) == 3
+    assert python("-c", "\n".join(shown)).returncode == 0
+
+
+def test_importances_of_an_exported_study(tmp_path: Path) -> None:
+    (block,) = (block for block in BLOCKS if EXPORTED in block)
+    study = optuna.create_study(study_name="func3c/random/repeat-0", storage=f"sqlite:///{tmp_path / EXPORTED}")
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1) + 0.1 * trial.suggest_float("y", 0, 1), n_trials=20)
+    done = python("-c", block, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

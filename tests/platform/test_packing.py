@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -127,7 +128,7 @@ def test_a_whole_archive_passes_and_only_a_replay_imports_code(
 ) -> None:
     every = {"hashes": "ok", "journal": "ok", "tables": "ok"}
     assert findings(packed, capsys) == (0, every)
-    code = ["python", "-m", "fmnas.platform.cli", "verify", str(packed)]
+    code = [sys.executable, "-m", "fmnas.platform.cli", "verify", str(packed)]
     subprocess.run(code, check=True, capture_output=True)
     assert not run.with_name("imported").exists()
     assert "bowl.py" in subprocess.run([*code, "--replay"], check=True, capture_output=True, text=True).stdout
