@@ -4,8 +4,8 @@
 
 CPU-seconds on one thread, median of 5 asks; between two asks, one result is observed, as in a run. `first` is the
 ask after all results were observed at once: nothing is cached. Fit and acquisition are parts of `ask`. A second table
-is on spaces of more and more variables, half of them nominal with four values, half real. Optuna is optional:
-pip install 'fmnas[benchmarks]'.
+is on spaces of more and more variables, half of them nominal with four values, half real; a third on two integers of
+more and more values and two reals. Optuna is optional: pip install 'fmnas[benchmarks]'.
 
 The observations are random points with a smooth synthetic objective, up to 2,000 of them, the same in every run.
 --data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
@@ -29,13 +29,13 @@ import numpy as np
 import torch
 
 from fmnas.optimizers import BOFM
-from fmnas.search_spaces import Configuration, Nominal, Real, Space, joint_space
+from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, joint_space
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2000)
 ASKS = 5
 JOINT_POINTS = Path(__file__).parent / "data" / "joint_points.json"
 """200 points of the joint space with a synthetic objective; the file says where they are from."""
-VARIABLES, OBSERVATIONS = (4, 8, 16, 32, 60), 100
+VARIABLES, VALUES, OBSERVATIONS = (4, 8, 16, 32, 60), (8, 30, 100, 300), 100
 
 
 def dataset(space: Space, count: int, path: Path | None) -> tuple[list[Configuration], list[float]]:
@@ -101,6 +101,8 @@ def time_optuna(space: Space, configurations: Sequence[Configuration], ys: Seque
     for variable in space.variables:
         if isinstance(variable, Real):
             distributions[variable.name] = kinds.FloatDistribution(variable.low, variable.high, log=variable.log)
+        elif isinstance(variable, Integer):
+            distributions[variable.name] = kinds.IntDistribution(variable.low, variable.high)
         else:
             distributions[variable.name] = kinds.CategoricalDistribution(list(variable.vertices))
     with warnings.catch_warnings():
@@ -146,8 +148,13 @@ def half_nominal(variables: int) -> Space:
     return Space([*nominal, *(Real(f"x{k}", 0.0, 1.0) for k in range(variables - half))])
 
 
+def two_integers(values: int) -> Space:
+    """A space of two integers of that many values each, and two reals."""
+    return Space([*(Integer(f"n{k}", 1, values) for k in range(2)), *(Real(f"x{k}", 0.0, 1.0) for k in range(2))])
+
+
 def main() -> None:
-    """Measure and print two tables."""
+    """Measure and print three tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="up to 200 observations and 16 variables, 3 asks")
     parser.add_argument("--json", type=Path)
@@ -167,6 +174,12 @@ def main() -> None:
         row = measure(half_nominal(variables), OBSERVATIONS, None, asks)
         assert row is not None
         rows.append(row)
+        show(row)
+    for values in [] if arguments.data else VALUES:
+        row = measure(two_integers(values), OBSERVATIONS, None, asks)
+        assert row is not None
+        rows.append({**row, "values": values})
+        print(f"two integers of {values} values:")
         show(row)
     if arguments.json:
         arguments.json.write_text(json.dumps({"seconds": "CPU, one thread", "rows": rows}, indent=2))

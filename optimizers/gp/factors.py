@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fmnas.optimizers.gp.graphs import Eigenspaces, Path, is_long_path
+from fmnas.optimizers.gp.graphs import Eigenspaces, LongPath, is_long_path
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Discrete
 
@@ -65,7 +65,7 @@ class Factors:
         """closed_paths: whether f is 1 / (u + b), so that long paths have a closed form (graphs.py)."""
         point = Eigenspaces(np.zeros(1), np.ones((1, 1)))  # one vertex, if a space has no discrete variable
         self.spaces = [
-            (Path if closed_paths and is_long_path(v) else Eigenspaces)(*v.spectrum) for v in space.discrete
+            (LongPath if closed_paths and is_long_path(v) else Eigenspaces)(*v.spectrum) for v in space.discrete
         ] or [point]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
@@ -79,7 +79,7 @@ class Factors:
     def _group_variables(self, complete: list[int]) -> list[Group]:
         keys: dict[tuple[int, int, int], list[int]] = {}
         for p, space in enumerate(self.spaces):
-            path = space.vertices if isinstance(space, Path) else 0
+            path = space.vertices if isinstance(space, LongPath) else 0
             keys.setdefault((len(space.mu), complete[p], path), []).append(p)
         groups, start = [], 0
         for (_, size, path), members in keys.items():

@@ -73,7 +73,7 @@ def is_long_path(variable: Discrete) -> bool:
     return V >= LONG and np.array_equal(variable.adjacency, np.eye(V, k=1) + np.eye(V, k=-1))
 
 
-class Path(Eigenspaces):
+class LongPath(Eigenspaces):
     """The graph of a long path; what is stored of a pair of vertices is its three lengths."""
 
     def entries(self, v1: Tensor, v2: Tensor) -> Tensor:

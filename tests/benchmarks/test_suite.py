@@ -9,6 +9,7 @@ import suite
 import torch
 from bofm_parts import ARMS, FACTORS, KERNELS, Arm, build_arm, draw_from_prior, profile_likelihood
 from model_quality import lines_of_table, read_rows
+from scipy.stats import rankdata
 
 from fmnas.comparison.analysis.across_problems import compare_overall
 from fmnas.optimizers import random_design
@@ -122,3 +123,17 @@ def test_the_page_has_the_ranks_and_tests_of_other_optimizers() -> None:
     for test in compare_overall(results, "bo-fm"):
         p = f"{test.p_corrected:.3f}" if test.p_corrected >= 0.001 else "< 0.001"
         assert f"| {test.other} | {', '.join(map(str, test.cells))} | {p} |" in PAGE
+
+
+def test_the_page_names_the_problems_on_which_another_optimizer_is_ahead() -> None:
+    results = suite.problems_in(suite.read_runs(RESULTS / "other_optimizers.csv"))
+    ahead = {}
+    for problem in results:
+        ranks = rankdata(problem.incumbents[:, :, -1], axis=0).mean(axis=1)
+        best = problem.optimizers[int(ranks.argmin())]
+        if ranks.min() < ranks[problem.optimizers.index("bo-fm")]:
+            ahead[problem.name] = best
+    named = ["gear_train (casmopolitan)", "xgb_digits (optuna-gp)", "dt_wine (cocabo)", "griewank (bodi)"]
+    assert sorted(f"{name} ({best})" for name, best in ahead.items()) == sorted([*named, "pest_control (bodi)"])
+    assert f"{len(ahead)} of the {len(results)}" in PAGE
+    assert all(problem in PAGE for problem in ahead)

@@ -10,7 +10,7 @@ from fmnas.optimizers.gp.factors import Factors
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
-from fmnas.optimizers.gp.graphs import Path, is_long_path, path_factor, path_factor_and_decay
+from fmnas.optimizers.gp.graphs import LongPath, is_long_path, path_factor, path_factor_and_decay
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import Discrete, laplacian
 
@@ -22,7 +22,7 @@ scales = st.floats(-4, 4).map(lambda power: 10.0**power)
 def test_the_factor_is_the_inverse_and_its_decay_the_square_of_that(V: int, b: float, u: float) -> None:
     variable = Integer("n", 1, V)
     inverse = np.linalg.inv(u * np.eye(V) + b * laplacian(variable.adjacency))
-    lengths = Path(*variable.spectrum).columns(torch.arange(V))[None, None]  # [1, 1, 3, V, V]
+    lengths = LongPath(*variable.spectrum).columns(torch.arange(V))[None, None]  # [1, 1, 3, V, V]
     b_, u_ = (torch.full((1, 1, 1, 1), value, dtype=torch.float64) for value in (b, u))
     S, decay = path_factor_and_decay(V, lengths, b_, u_)
     np.testing.assert_allclose(S[0, 0], inverse, rtol=1e-7, atol=1e-13 / u)

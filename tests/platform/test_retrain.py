@@ -4,6 +4,7 @@ import csv
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 
@@ -70,6 +71,21 @@ def best_of(out: Path) -> dict[str, dict[str, str]]:
     return best_rows
 
 
+def interrupt_training(monkeypatch: pytest.MonkeyPatch, number: int, interrupt: Callable[[], None]) -> list[int]:
+    """Call `interrupt` before the training of that number, counted from 1; return a list with an entry for each."""
+    trained: list[int] = []
+    evaluate = FinalTrainer.evaluate
+
+    def count(self: FinalTrainer, trial: object) -> object:
+        trained.append(1)
+        if len(trained) == number:
+            interrupt()
+        return evaluate(self, trial)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FinalTrainer, "evaluate", count)
+    return trained
+
+
 def test_real_data(tmp_path: Path) -> None:
     """FashionMNIST's test images."""
     out = tiny_run(tmp_path / "run", "repeats=1")
@@ -89,18 +105,12 @@ def test_real_data(tmp_path: Path) -> None:
 def test_an_interrupted_retraining_resumes_and_nothing_is_trained_twice(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained: list[int] = []
-    evaluate = FinalTrainer.evaluate
+    def press_ctrl_c_twice() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(60)  # the second signal ends it
 
-    def count(self: FinalTrainer, trial: object) -> object:
-        trained.append(1)
-        if len(trained) == 2:
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-            time.sleep(60)  # the second signal ends it
-        return evaluate(self, trial)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(FinalTrainer, "evaluate", count)
+    trained = interrupt_training(monkeypatch, 2, press_ctrl_c_twice)
     assert main(["retrain", str(out), "--seeds", "2"]) == 130
     assert f"fmnas retrain {out} --seeds 2" in capsys.readouterr().out
     assert [row["run"] for row in rows(out)] == ["random/repeat-0"]
@@ -120,16 +130,11 @@ def test_networks_are_saved_and_trained_again_only_if_they_are_not(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also after an interruption; the errors are the same whether networks are saved or not."""
-    trained: list[int] = []
-    evaluate = FinalTrainer.evaluate
 
-    def count(self: FinalTrainer, trial: object) -> object:
-        trained.append(1)
-        if len(trained) == 4:
-            raise KeyboardInterrupt
-        return evaluate(self, trial)  # type: ignore[arg-type]
+    def press_ctrl_c() -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(FinalTrainer, "evaluate", count)
+    trained = interrupt_training(monkeypatch, 4, press_ctrl_c)
     assert main(["retrain", str(out)]) == 0
     assert not (out / "models").exists()
     before = [row["test_error"] for row in rows(out)]

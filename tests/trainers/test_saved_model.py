@@ -38,6 +38,14 @@ for path in Path(root).glob("*/*.safetensors"):
 """
 
 
+def test_images_may_be_read_only() -> None:
+    """As those of `numpy.frombuffer` are: torch would warn."""
+    images = np.zeros((2, 28, 28), dtype=np.uint8)
+    images.flags.writeable = False
+    cell = Cell.from_configuration(joint_space().sample(np.random.default_rng(0)))
+    assert Network(cell.states, cell.output).eval().predict(images).shape == (2,)
+
+
 def write(files: dict[str, bytes], folder: Path) -> Path:
     folder.mkdir()
     for name, content in files.items():

@@ -83,7 +83,7 @@ class Network(nn.Module):
 
         Call `eval` first, unless the network is from `load`. Raises ValueError for another type or shape.
         """
-        images = torch.as_tensor(images)
+        images = images if isinstance(images, Tensor) else torch.tensor(images)  # a copy: an array may be read-only
         if images.dtype != torch.uint8 or images.shape[1:] != (28, 28):
             raise ValueError(f"images: {images.dtype} {list(images.shape)}; they must be uint8 [n, 28, 28], 0 is black")
         parts = images.to(self.classifier.weight.device).split(1000)
