@@ -87,6 +87,11 @@ class Budget:
         """The budget in epochs, the unit of cost."""
         return self.evaluations * self.epochs_per_evaluation
 
+    def format_cost(self, epochs: int) -> str:
+        """A number of epochs as text: "24 epochs", or "24 evaluations" where an evaluation has one epoch."""
+        unit = "evaluation" if self.epochs_per_evaluation == 1 else "epoch"
+        return f"{epochs} {unit}{'' if epochs == 1 else 's'}"
+
 
 class PlannedRun(NamedTuple):
     """A run of the experiment, whether or not one of its trials has ended."""

@@ -56,7 +56,7 @@ CAPTIONS = {
     "best so far.",
     "train_seconds": "The sum of training times: with cheap configurations an optimizer gets further.",
     "seconds": "The sum of a run's training and suggestion times, whatever the number of workers.",
-    "wall_seconds": "Since the run's first start, without time in which no driver worked. It depends on the number of "
+    "wall_seconds": "Since the run's first start, without the pauses between drivers. It depends on the number of "
     "workers, and on other runs on them.",
 }
 LOG_SCALE_FROM = 5.0

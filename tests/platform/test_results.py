@@ -149,6 +149,16 @@ def test_a_terminal_gets_a_table_of_its_width(width: int) -> None:
     assert max(map(len, summary_text(make_summary([LONG, "random"]), width).splitlines())) <= width
 
 
+@pytest.mark.parametrize("width", [70, 80, 100])
+def test_a_narrow_terminal_loses_columns_and_breaks_no_word(width: int) -> None:
+    text = summary_text(make_summary([LONG[:20], "random"]), width)
+    header, *rows = text.strip().partition("\n\n")[0].splitlines()
+    assert [row.split()[0] for row in rows] == [LONG[:20], "random"]
+    assert header.split("  ")[0] == "optimizer"
+    assert header.endswith("by method")
+    assert "standard error" in header
+
+
 def test_the_errors_of_retrained_incumbents_and_their_tests() -> None:
     pair = PairedTest(LONG, LONG[::-1], 7, 7, -0.016, -0.02, -0.01, 0.0156, 0.047, -1.0, "first better")
     means = (RetrainedMean("a", 0.2, 0.21, 0.01, 0.1899, 0.23, 7), RetrainedMean("b", 0.2, 0.22, nan, nan, nan, 1))
