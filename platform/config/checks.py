@@ -26,6 +26,7 @@ from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ProblemEntry, is_user_defined
 from fmnas.platform.registry import OPTIMIZERS, find_plugins
 from fmnas.search_spaces.subspace import fixed_value_errors
+from fmnas.trainers.problem import USER_SETS
 
 DATA_SIZES = {"fashion_mnist": 60_000, "digits": 1_797}
 """Images for training and validation of each data set whose size is known before it is loaded."""
@@ -148,6 +149,8 @@ def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:
     if size is not None and (data.train or 0) + (data.validation or 0) > size:
         images = f"{data.name} has {size:,} images for both"
         yield f"data.train = {data.train}, data.validation = {data.validation}: {images}; reduce one of them"
+    if root is None and data.name in USER_SETS:
+        yield f"data.root: missing: the folder or file with the images of data.name = {data.name}"
     if root is not None and "root" in entry.configurable.data and not os.path.exists(root):
         yield f"data.root = {format_value(root)}: no such file or folder on this machine"
     if config.tracking.enabled and config.tracking.uri is not None:

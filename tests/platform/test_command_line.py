@@ -252,7 +252,7 @@ def test_the_ui_needs_a_directory_with_tracking(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["usage: fmnas", "COMMAND"]),
+        ([], ["usage: fmnas", "COMMAND", "retrain", "doctor"]),
         (["rnu"], ["rnu", "'run'"]),
         (["list", "optimizer"], ["'optimizers'"]),
         (["ui", "--port", "0"], ["'0'", "65535"]),

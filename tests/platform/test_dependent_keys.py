@@ -68,6 +68,33 @@ def test_values_of_another_problem_are_left_out() -> None:
         load_with_messages("quickstart", "problem=func2c", "data.train=100")
 
 
+@pytest.mark.parametrize(
+    "override", ["fixed={x1: 0}", "fixed.x1=0.5", "budget.evaluations=10", "budget={evaluations: 4}"]
+)
+def test_an_initial_design_that_does_not_fit_an_override_is_left_out(override: str) -> None:
+    config, (line, *_) = load_with_messages("func2c", override)
+    assert config.initial_design == config.initial_points < config.budget.evaluations
+    assert line.endswith(": initial_design")
+    with pytest.raises(ConfigError, match="initial_design = 'authors'"):
+        load_with_messages("func2c", override, "initial_design=authors")
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [("mine.py:bowl", "bowl"), ("mine.py", "mine"), ("ackley53c", "ackley53c"), ("func2c", "func2c")],
+)
+def test_an_experiment_that_is_named_by_its_problem_is_named_by_the_new_one(problem: str, name: str) -> None:
+    Path("mine.py").write_text(OWN)
+    assert load_with_messages("func2c", f"problem={problem}")[0].name == name
+    assert load_with_messages("func2c", f"problem={problem}", "name=another")[0].name == "another"
+    assert load_with_messages("smoke", f"problem={problem}")[0].name == "smoke"
+
+
+def test_an_initial_design_that_fits_a_smaller_budget_stays() -> None:
+    config, said = load_with_messages("func2c", "budget.evaluations=11")
+    assert (config.initial_design, said) == ("authors", [])
+
+
 def test_all_that_belongs_to_the_old_problem_is_left_out() -> None:
     Path("mine.py").write_text(OWN)
     file = {**GOOD, "problem": "joint", "fidelity": {"epochs": 3}, "objective": {"flops_weight": 0.1}, "seeds": 2}
@@ -81,8 +108,8 @@ def test_all_that_belongs_to_the_old_problem_is_left_out() -> None:
 def test_random_points_take_the_place_of_the_authors_with_another_problem() -> None:
     config, (line,) = load_with_messages("func2c", "problem=ackley53c")
     assert config.initial_design == 10
-    assert line.endswith(": initial_design")
-    for override in (["problem=ackley53c", "initial_design=authors"], ["fixed.x1=0"]):
+    assert line.endswith(", initial_design")
+    for override in (["problem=ackley53c", "initial_design=authors"], ["fixed.x1=0", "initial_design=authors"]):
         with pytest.raises(ConfigError, match="initial_design = 'authors'"):
             load_with_messages("func2c", *override)
 
@@ -187,6 +214,7 @@ JOINT = {**GOOD, "problem": "joint", "fidelity": {"epochs": 1}}
     [
         ({"data": {"name": "digits", "train": 1200, "validation": 600}}, "data.train = 1200"),
         ({"data": {"train": 30_001}}, "data.train = 30001"),
+        ({"data": {"name": "own"}}, "data.root"),
         ({"data": {"root": "/nowhere/at/all"}}, "data.root = '/nowhere/at/all'"),
         ({"tracking": {"uri": "htp://foo"}}, "tracking.uri = 'htp://foo'"),
         ({"workers": {"kind": "in-process", "gpus": 1}}, "workers.gpus = 1"),
