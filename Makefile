@@ -1,17 +1,18 @@
 # make run: install, find the data, compare three optimizers. make test: install, run every test.
 PYTHON ?= python3
 VENV := .venv
+CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install run test quick check types mutants clean
+.PHONY: install run test test-lowest quick check types mutants clean
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch torchvision
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) torch torchvision
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps hpbandster
 	touch $(INSTALLED)
 
@@ -28,6 +29,10 @@ PYTEST ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(BIN)/python -m pytest $(PYTEST)
+
+# With the oldest versions that pyproject.toml allows, in an environment of their own, for Python 3.11.
+test-lowest:
+	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
 
 # The inner loop: without Ray, MLflow, browsers, long searches and long trainings.
 quick: install
@@ -51,4 +56,4 @@ mutants: install
 	$(BIN)/python benchmarks/mutants.py --all
 
 clean:
-	rm -rf $(VENV) .cache build *.egg-info
+	rm -rf $(VENV) .venv-lowest .cache build *.egg-info

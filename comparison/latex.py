@@ -15,11 +15,11 @@ from fmnas.comparison.summary import Summary
 
 WORSE, BETTER = r"^{\dagger}", r"^{\ddagger}"
 """Marks in math mode of an optimizer that is worse, or better, than the one that the table is tested against."""
-_PACKAGES = "% In the preamble: \\usepackage{booktabs}\n"
 _ESCAPES = {ord(char): f"\\{char}" for char in "&%$#_{}"} | {
     ord("~"): r"\textasciitilde{}",
     ord("^"): r"\textasciicircum{}",
     ord("\\"): r"\textbackslash{}",
+    ord("|"): r"\textbar{}",
     ord("<"): r"\textless{}",
     ord(">"): r"\textgreater{}",
 }
@@ -70,7 +70,8 @@ def problems_latex(summary: ProblemsSummary) -> str:
         )
     )
     table = format_tabular(("problem", *map(escape, summary.optimizers)), lines, ("mean rank", *last))
-    return format_table(table, caption, "-".join(summary.problems))
+    fitted = f"\\begin{{adjustbox}}{{max width=\\linewidth}}\n{table}\n\\end{{adjustbox}}"
+    return format_table(fitted, caption, "-".join(summary.problems), "adjustbox,booktabs")
 
 
 def find_marks(reference: str, tests: Comparisons) -> dict[str, str]:
@@ -89,11 +90,11 @@ def describe_marks(reference: str, marks: Collection[str], test: str) -> str:
     return f"{'; '.join(words)}, {by}." if words else f"None is shown to differ from {name} {by}."
 
 
-def format_table(tabular: str, caption: str, name: str) -> str:
-    """A floating table of a tabular, with caption and label."""
+def format_table(tabular: str, caption: str, name: str, packages: str = "booktabs") -> str:
+    """A floating table of a tabular, with caption and label, below a comment that names the packages it needs."""
     label = re.sub(r"[^A-Za-z0-9.-]+", "-", name)
     lines = (r"\begin{table}", r"\centering", f"\\caption{{{caption.rstrip()}}}", f"\\label{{tab:{label}}}", tabular)
-    return _PACKAGES + "\n".join((*lines, r"\end{table}", ""))
+    return "\n".join((f"% In the preamble: \\usepackage{{{packages}}}", *lines, r"\end{table}", ""))
 
 
 def format_tabular(header: Sequence[str], rows: Sequence[Sequence[str]], last: Sequence[str] = ()) -> str:

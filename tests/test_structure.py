@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Sequence
 from functools import cache
@@ -168,6 +169,27 @@ def test_lower_packages_do_not_load_the_platform_or_its_libraries() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def build(kind: str, source: Path, folder: Path) -> None:
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", str(folder), str(source)]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no repository")
+def test_the_source_distribution_has_every_file(tmp_path: Path) -> None:
+    """Built from a copy, which has no repository to ask for its files."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = set(listed.stdout.strip("\0").split("\0"))
+    for name in files:
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / "source" / name)
+    build("sdist", tmp_path / "source", tmp_path)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        packed = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert {name for name in packed if ".egg-info/" not in name} - {"PKG-INFO", "setup.cfg"} == files
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel, built from a copy of the packages."""
@@ -177,8 +199,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, source / name)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
-    subprocess.run(build, check=True, capture_output=True, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    build("wheel", source, folder)
     (built,) = folder.glob("*.whl")
     return built
 

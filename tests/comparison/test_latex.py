@@ -42,6 +42,7 @@ def check_structure(table: str) -> None:
         else:
             assert opened.pop() == name
     assert not opened
+    assert (r"\begin{adjustbox}" in table) == ("adjustbox" in table.splitlines()[0])  # its packages are named
     columns = len(re.search(r"\\begin\{tabular\}\{(\w+)\}", table)[1])
     text = re.sub(r"\\[&%$#_{}]", "", re.sub(r"^%.*\n", "", table))  # neither comments nor escaped characters
     for line in text.splitlines():
@@ -52,7 +53,7 @@ def check_structure(table: str) -> None:
         assert depth == 0
         assert line.count("$") % 2 == 0
         outside = "".join(line.split("$")[::2])
-        assert not set(outside) & {"^", "_", "#", "%", "<", ">"}
+        assert not set(outside) & {"^", "_", "#", "%", "<", ">", "|"}
         if line.endswith(r"\\"):
             assert line.count("&") == columns - 1
         else:
