@@ -119,6 +119,12 @@ def _check_epochs(config: Config, _: ProblemEntry) -> Iterator[str]:
         yield "checkpoints.continue_promoted = true: set checkpoints.every as well, e.g. to 5"
 
 
+def _check_racing(config: Config, entry: ProblemEntry) -> Iterator[str]:
+    if config.racing is not None and not config.racing < (seeds := entry.problem(config.problem_settings).seeds):
+        allowed = f"must be less than seeds = {seeds}" if seeds else f"{config.problem} averages over no seeds"
+        yield f"racing = {config.racing}: {allowed}; leave it out to train all seeds"
+
+
 def _check_simulation(config: Config, entry: ProblemEntry) -> Iterator[str]:
     workers = config.workers
     if entry.is_recorded and workers.kind not in (AUTO, SIMULATED):
@@ -137,6 +143,7 @@ CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]]
     _check_fixed: frozenset({"problem", "fixed", "initial_design"}),
     _check_problem_keys: frozenset({"problem", "data", "fidelity", "checkpoints", "objective"}),
     _check_epochs: frozenset({"fidelity", "checkpoints"}),
+    _check_racing: frozenset({"problem", "seeds", "racing"}),
     _check_simulation: frozenset({"problem", "workers"}),
 }
 """Check -> the top keys that it reads."""

@@ -268,6 +268,9 @@ class Config(Section):
     seed that depends on `seed` and on the repeat. null: a third of budget.evaluations, at least 1 and at most 10."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
+    racing: int | None = Field(default=None, ge=1, examples=["1"])
+    """Seeds after which a trial at full fidelity is stopped if it is clearly worse than the incumbent of its run; it is
+    charged for these alone, and its optimizer learns their average. Fewer than `seeds`. null: every trial has all."""
     budget: BudgetConfig = Field(examples=["{evaluations: 20}"])
     fidelity: FidelityConfig = Field(examples=["{epochs: 5}"])
     on_failure: Literal["penalty", "skip"] = "penalty"

@@ -25,6 +25,7 @@ def setup_statements(config: Config, problem: Problem) -> list[str]:
         _budget(config),
         _initial_design(config),
         f"Concurrent trials: {', '.join(concurrent)}; all others 1" if concurrent else "",
+        _racing(config),
         _simulated_time(config),
     ]
     return [text if text.endswith((".", "!", "?")) else f"{text}." for text in statements if text]
@@ -76,6 +77,15 @@ def _budget(config: Config) -> str:
     limit = "" if seconds is None else f", at most {seconds:,.10g} seconds"
     return (
         f"Budget per optimizer and repeat: {evaluations} evaluations{per_evaluation}{limit}. Repeats: {config.repeats}"
+    )
+
+
+def _racing(config: Config) -> str:
+    if config.racing is None:
+        return ""
+    return (
+        f"Racing: a full trial that is clearly worse than the incumbent after {config.racing} of {config.seeds} seeds "
+        "is stopped, and charged for these alone"
     )
 
 
