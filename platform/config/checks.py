@@ -47,7 +47,8 @@ def _check_optimizers(config: Config, _: ProblemEntry) -> Iterator[str]:
     for i, entry in enumerate(config.optimizers):
         if entry.use is None and entry.name not in OPTIMIZERS:
             names = [*OPTIMIZERS, *find_plugins("fmnas.optimizers")]
-            yield format_unknown(f"optimizers.{i}", entry.name, names, "fmnas list optimizers")
+            unknown = format_unknown(f"optimizers.{i}", entry.name, names, "fmnas list optimizers")
+            yield f"{unknown} A user-defined optimizer is FILE.py:CLASS or MODULE:CLASS."
         elif entry.use is not None or entry.options:
             try:
                 entry.implementation.validate_options(entry.options)

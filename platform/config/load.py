@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from fmnas.platform.config.checks import CHECKS, check_machine, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
-from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config
+from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config, expand_entry
 from fmnas.platform.config.source import apply_override, parse_yaml, read_source
 from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_files_beside
 from fmnas.platform.errors import ConfigError
@@ -100,7 +100,7 @@ def _uses_up(design: Any, budget: Any) -> bool:
 def _find_labels(data: Mapping[str, Any]) -> list[Any]:
     """The labels of the optimizers in a configuration's plain data."""
     entries = data.get("optimizers")
-    items = entries if isinstance(entries, list) else []
+    items = [expand_entry(entry) for entry in (entries if isinstance(entries, list) else ())]
     return [item.get("label", item.get("name")) if isinstance(item, dict) else item for item in items]
 
 

@@ -60,7 +60,8 @@ def _problem_summary(config: Config, problem: Problem) -> str:
     if entry is not None and entry.summary:
         return entry.summary
     counts = {"discrete": len(problem.space.discrete), "continuous": len(problem.space.continuous)}
-    return f"{' and '.join(f'{count} {kind}' for kind, count in counts.items() if count)} variables"
+    plural = "" if len(problem.space.variables) == 1 else "s"
+    return f"{' and '.join(f'{count} {kind}' for kind, count in counts.items() if count)} variable{plural}"
 
 
 def _fixed_variables(config: Config, problem: Problem) -> str:
@@ -107,9 +108,10 @@ def _initial_design(config: Config) -> str:
     ]
     if not entries or not config.initial_points:
         return ""
-    kind = "random points"
+    points = format_count(config.initial_points, "random point")
     if config.initial_design == AUTHORS:
         # Seed 0 repeats the authors' own runs; every other seed draws new points by their method.
-        kind = "points by the BO-FM authors' method" if config.seed else "points of the BO-FM authors' runs"
+        source = "by the BO-FM authors' method" if config.seed else "of the BO-FM authors' runs"
+        points = f"{config.initial_points} points {source}"
     labels = ", ".join(entry.label for entry in entries)
-    return f"Initial design: {config.initial_points} {kind}, the same for {labels} in a repeat"
+    return f"Initial design: {points}, the same for {labels} in a repeat"

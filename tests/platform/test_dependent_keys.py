@@ -11,6 +11,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.configuration import user_references
 from fmnas.platform.problems import PROBLEMS
 
 GOOD = {"name": "t", "problem": "func2c", "optimizers": ["random"], "budget": {"evaluations": 20}}
@@ -48,6 +49,26 @@ def test_hypotheses_on_an_optimizer_that_an_override_removes_become_all_pairs() 
     assert line.endswith(": hypotheses")
     kept, said = load_with_messages("func2c", "optimizers=[tpe, bo-fm]")
     assert (kept.hypotheses, said) == ("bo-fm", [])
+
+
+@pytest.mark.parametrize("entry", ["mine.py:Mine", {"use": "mine.py:Mine"}, {"name": "mine.py:Mine"}])
+def test_a_reference_without_a_name_is_named_by_its_class(entry: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "beside"
+    folder.mkdir()
+    (folder / "mine.py").write_text("from fmnas.baselines.random_search import RandomSearch as Mine")
+    data = {**GOOD, "optimizers": ["random", entry], "hypotheses": "Mine"}
+    (folder / "a.yaml").write_text(yaml.safe_dump(data))
+    from_file = load_config(folder / "a.yaml").optimizers[1]
+    assert (from_file.name, from_file.label, from_file.use) == ("Mine", "Mine", f"{folder}/mine.py:Mine")
+    assert user_references(data) == ["mine.py:Mine"], "the user learns what a run directory imports"
+    assert load_config(folder / "a.yaml", ["optimizers=[random]"]).hypotheses == "all"
+
+
+def test_a_reference_can_be_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text("from fmnas.baselines.regularized_evolution import RegularizedEvolution as Mine")
+    config = load_config("func2c", ["optimizers+=mine.py:Mine", "optimizers.4.population=9"])
+    assert config.optimizers[4].label == "Mine"
+    assert config.optimizers[4].options == {"population": 9}
 
 
 def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused() -> None:

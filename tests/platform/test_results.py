@@ -49,7 +49,12 @@ def test_cocabo_alone_knows_its_budget() -> None:
 
 @pytest.mark.parametrize(
     ("design", "seed", "words"),
-    [(3, 0, "3 random points"), ("authors", 0, "10 points of the BO-FM authors' runs"), ("authors", 7, "method")],
+    [
+        (3, 0, "3 random points"),
+        (1, 0, "1 random point,"),
+        ("authors", 0, "10 points of the BO-FM authors' runs"),
+        ("authors", 7, "method"),
+    ],
 )
 def test_the_setup_names_budget_and_initial_design(design: object, seed: int, words: str) -> None:
     budget = {"evaluations": 20, "seconds": 2e6}
@@ -80,6 +85,7 @@ def test_the_setup_describes_a_user_defined_problem(tmp_path: Path) -> None:
     for name, expected in (("described", ["Error of a network on digits.", "Data: digits."]), ("silent", [])):
         user_config = config("random", problem=f"{path}:{name}")
         setup = setup_statements(user_config, problem(user_config.problem))
+        assert setup[0].endswith("1 continuous variable.")
         assert setup[1 : 1 + len(expected)] == expected
         assert setup[1 + len(expected)].startswith("The objective")
 
