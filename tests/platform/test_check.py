@@ -183,7 +183,7 @@ def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("use", "options", "words"),
     [
-        ("bofm", [], ["optimizer = 'bofm'", "bo-fm,"]),
+        ("bofm", [], ["optimizer = 'bofm'", "bo-fm"]),
         ("{mine}:Odd", [], ["mine.py:Odd"]),
         ("{mine}:Nothing", [], ["has no Nothing"]),
         ("nowhere:Mine", [], ["nowhere"]),
