@@ -94,7 +94,6 @@ def minimize(
     from fmnas.platform.registry import IN_MEMORY, replace_references
 
     task = _as_problem(function, space)
-    use = {"use": optimizer} if ":" in optimizer else {}
     called = (function.function or function) if isinstance(function, Problem) else function
     title = str(getattr(called, "__name__", type(called).__name__)).strip("<>")
     reference = f"{IN_MEMORY}:{title}"
@@ -103,7 +102,7 @@ def minimize(
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{title}")[:100],
             "problem": reference,
-            "optimizers": [{"name": optimizer.rpartition(":")[2], **use, **options}],
+            "optimizers": [{"name": optimizer, **options}],
             "seed": seed,
             "budget": {"evaluations": evaluations},
             "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},

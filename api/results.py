@@ -125,7 +125,9 @@ class RunResults:
             if drawing.name == name:
                 return drawing.figure
             names.append(drawing.name)
-        raise NoSuchResultError(f"figure {name!r}: it must be one of {', '.join(names) or 'none, nothing ran yet'}")
+        raise NoSuchResultError(
+            f"figure {name!r}: it must be one of {', '.join(dict.fromkeys(names)) or 'none, nothing ran yet'}"
+        )
 
     def __repr__(self) -> str:
         """A line, and the headline."""

@@ -35,7 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
     try:
-        parsed = vars(_make_parser().parse_args(arguments))
+        parser = _make_parser()
+        if not (sys.argv[1:] if arguments is None else arguments):
+            parser.exit(ExitCode.WRONG_INPUT, parser.format_help())
+        parsed = vars(parser.parse_args(arguments))
         command = parsed.pop("command")
         try:
             return int(command(**parsed))
@@ -106,7 +109,7 @@ def _add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
 def _add_run_commands(subparsers: Subparsers) -> None:
     run = _add_command(subparsers, commands.run)
     run.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
-    _add_overrides(run, "override a key")
+    _add_overrides(run, "override a key; may be given several times")
     run.add_argument("--out", type=Path, metavar="DIR", help="run directory; default: runs/NAME")
     resume = _add_command(subparsers, commands.resume, has_directory=True)
     extend = _add_command(subparsers, commands.extend, has_directory=True)
@@ -148,7 +151,7 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     ui.add_argument("--port", type=_number(int, 1, 65535), default=5000, help="1 to 65535; default: 5000")
     config = _add_command(subparsers, commands.config)
     config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
-    _add_overrides(config, "override a key")
+    _add_overrides(config, "override a key; may be given several times")
     listing = _add_command(subparsers, commands.list_)
     listing.add_argument("what", choices=("problems", "optimizers", "configs", "observers"))
     listing.add_argument("--options", action="store_true", help="show the options of optimizers")

@@ -182,6 +182,8 @@ def _import_module(module: str, text: bytes | None = None) -> ModuleType:
     except LET_THROUGH:
         raise
     except BaseException as error:
+        if module.endswith(".py") and text is None and not Path(module).is_file():
+            raise ConfigError(f"{module}: no such file") from None
         raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}") from error
 
 

@@ -36,6 +36,8 @@ class Trial:
     seed: seed of its trainings; the driver sets it.
     memo: numbers that the optimizer gets back in `restore`, e.g. fitted parameters to start from.
     fallback: one of FALLBACKS. note: a remark of the optimizer for the user; usually empty.
+    first_seeds, stop_above: the trial ends after this many trainings if their objective is above this; the driver sets
+    both. None: it has all its trainings.
     """
 
     id: int
@@ -47,11 +49,17 @@ class Trial:
     note: str = ""
     memo: tuple[float, ...] = ()
     fallback: str = ""
+    first_seeds: int | None = None
+    stop_above: float | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("origin", self.origin, ORIGINS), ("fallback", self.fallback, FALLBACKS)):
             if value not in known:  # at once: a report would refuse it after the last trial
                 raise SpaceError(f"trial {self.id}: {name} = {value!r}; it must be one of {known}")
+
+    def loses_race(self, objective: float) -> bool:
+        """Whether the trial ends after its first trainings. objective: of these."""
+        return self.stop_above is not None and objective > self.stop_above
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-serializable data."""
@@ -103,6 +111,7 @@ class Evaluation:
     conditions: software and hardware of the trainings; None if the trainer does not report them.
     seed_curves: [seeds][epochs], the curve of each seed; empty if the trainer does not report them.
     values: of a function with several objectives, the value of each; empty for any other.
+    share: of the trial's trainings that ran; below 1 if it was stopped after its first ones.
     """
 
     objective: float
@@ -116,6 +125,7 @@ class Evaluation:
     conditions: Conditions | None = None
     seed_curves: tuple[tuple[float, ...], ...] = ()
     values: tuple[float, ...] = ()
+    share: float = 1.0
 
     @property
     def error(self) -> float | None:

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,23 @@ def test_modules_that_are_named_exist(document: str) -> None:
         module, _, last = name.rpartition(".")
         loaded = importlib.import_module(module)
         assert hasattr(loaded, last) or importlib.import_module(name), name
+
+
+def test_each_of_its_experiments_has_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader types the commands one after the other, and `fmnas run` refuses a directory that has an experiment."""
+    monkeypatch.chdir(tmp_path)
+    for name, code in re.findall(r"`(\w+\.py)`:\n\n```python\n(.*?)```", README, flags=re.DOTALL):
+        Path(name).write_text(code)
+    commands = re.findall(r"^ +fmnas run ([a-z].*)", README, flags=re.MULTILINE)
+    assert len(commands) > 3
+    named = set()
+    for command in commands:
+        source, *rest = shlex.split(command, comments=True)
+        options = list(zip(rest[::2], rest[1::2], strict=True))
+        config = load_config(source, [value for flag, value in options if flag == "-o"])
+        folder = dict(options).get("--out", f"runs/{config.name}")
+        assert folder not in named, command
+        named.add(folder)
 
 
 def test_the_map_has_every_package() -> None:

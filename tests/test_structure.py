@@ -36,20 +36,20 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_289,
+    "search_spaces": 1_302,
     "optimizers": 3_780,
-    "trainers": 5_008,
+    "trainers": 5_038,
     "baselines": 4_609,
     "integrations": 964,
     "testing": 440,
     "comparison": 4_379,
-    "platform": 10_424,
-    "platform/config": 1_156,
-    "platform/display": 834,
-    "platform/experiment": 2_405,
+    "platform": 10_556,
+    "platform/config": 1_205,
+    "platform/display": 845,
+    "platform/experiment": 2_416,
     "platform/mlflow": 1_038,
-    "platform/report": 575,
-    "platform/runner": 855,
+    "platform/report": 583,
+    "platform/runner": 910,
     "platform/workers": 1_299,
     "api": 390,
 }
@@ -58,7 +58,10 @@ MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).r
 LONGEST, SHORTEST = 400, 60
 SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 """Where a file is one method, one function or one figure, as small as that is."""
-MAY_BE_SHORT = {"optimizers/gp/slice_sampling.py", "search_spaces/errors.py", "search_spaces/files.py"}
+MAY_BE_SHORT = {
+    *("optimizers/gp/slice_sampling.py", "platform/runner/racing.py"),
+    *("search_spaces/errors.py", "search_spaces/files.py"),
+}
 
 
 @cache

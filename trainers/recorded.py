@@ -10,7 +10,7 @@ refused: no value is made up. Neither Ray, MLflow nor torch is needed.
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class RecordedTrainer:
         result = self._table.result(row)
         if result.evaluation is None:
             raise RecordedFailureError(f"recorded as {result.status}: {result.reason}", result.seconds)
-        return result.evaluation
+        return race(result.evaluation, trial)
 
     def _refusal(self, trial: Trial, known: Mapping[int, list[int]]) -> str:
         others = f", only at {', '.join(map(str, sorted(known)))}" if known else ""
@@ -84,6 +84,29 @@ class RecordedTrainer:
             f"has {len(self._table)} results of {len(self._rows)} configurations: record this one, too, or restrict "
             "the search to recorded ones, e.g. by `fixed`"
         )
+
+
+def race(evaluation: Evaluation, trial: Trial) -> Evaluation:
+    """Return what a trial has of an evaluation: all, or its first trainings if it loses its race with them.
+
+    Seconds are shared out equally. Whether the first trainings diverged was not recorded: `diverged` is of all.
+    """
+    seeds, first = len(evaluation.errors), trial.first_seeds or len(evaluation.errors)
+    if first >= seeds:
+        return evaluation
+    share, errors, curves = first / seeds, evaluation.errors[:first], evaluation.seed_curves[:first]
+    objective = evaluation.objective + sum(errors) / first - sum(evaluation.errors) / seeds
+    if not trial.loses_race(objective):
+        return evaluation
+    return replace(
+        evaluation,
+        objective=objective,
+        errors=errors,
+        seed_curves=curves,
+        curve=tuple(sum(epoch) / first for epoch in zip(*curves, strict=True)),
+        seconds=share * evaluation.seconds,
+        share=share,
+    )
 
 
 def identify(configuration: Mapping[str, Any]) -> Hashable:

@@ -76,12 +76,12 @@ class FinalNumbers:
 class FinalTable:
     """Every optimizer by name, the lowest mean first.
 
-    common_epochs: the epochs at which they are compared; 0 without any trial. budget_epochs: the epochs of the budget.
+    common_epochs: the epochs at which they are compared; 0 without any trial. budget: of each optimizer and repeat.
     """
 
     rows: Mapping[str, FinalNumbers]
     common_epochs: int
-    budget_epochs: int
+    budget: Budget
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, fini
     }
     # Missing values come last.
     names = sorted(rows, key=lambda name: (*np.nan_to_num((rows[name].mean, rows[name].best), nan=np.inf), name))
-    return FinalTable({name: rows[name] for name in names}, at, budget.epochs)
+    return FinalTable({name: rows[name] for name in names}, at, budget)
 
 
 def _final_numbers(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, budget: Budget) -> FinalNumbers:

@@ -16,6 +16,7 @@ A repeated evaluation costs budget as any other; duplicates are only counted.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,7 +52,7 @@ class LedgerRow:
     cancelled: int
     pending: int
     full_evaluations: int
-    epochs: int
+    epochs: float
     evaluations: float
     train_seconds: float
     suggest_seconds: float
@@ -101,10 +102,10 @@ def in_working_time(trials: pd.DataFrame, pauses: Pauses) -> pd.DataFrame:
     return moved
 
 
-def charged_epochs(trials: pd.DataFrame) -> "pd.Series[int]":
-    """The epochs that each trial costs: its fidelity if its status is in CHARGED, else 0."""
-    epochs = trials["epochs"].astype("int64")
-    return epochs.where(trials["status"].isin(CHARGED), 0)
+def charged_epochs(trials: pd.DataFrame) -> "pd.Series[Any]":
+    """The epochs that each trial costs if its status is in CHARGED, else 0; integers unless some were raced."""
+    epochs = trials["epochs"].astype("float64").where(trials["status"].isin(CHARGED), 0)
+    return epochs if (epochs % 1).any() else epochs.astype("int64")
 
 
 def worker_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
@@ -136,7 +137,7 @@ def wall_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
 
 def is_full_result(trials: pd.DataFrame, budget: Budget) -> "pd.Series[bool]":
     """Which trials may be an incumbent: finished, at full fidelity, with a finite objective."""
-    full = is_full(trials["epochs"].astype("int64"), budget.epochs_per_evaluation)
+    full = is_full(trials["epochs"].astype("float64"), budget.epochs_per_evaluation)
     return (trials["status"] == FINISHED) & np.isfinite(trials["objective"]) & full
 
 
@@ -178,7 +179,8 @@ def count_duplicates(table: pd.DataFrame) -> tuple[int, int]:
 def _run_row(run: pd.DataFrame, budget: Budget, pending: Sequence[float]) -> dict[str, object]:
     """A row of the `ledger_table`, seconds to the microsecond. pending: suggestion seconds of each pending trial."""
     charged = run[run["status"].isin(CHARGED)]
-    epochs = int(charged_epochs(run).sum())
+    spent = round(float(charged_epochs(run).sum()), 9)
+    epochs = int(spent) if spent.is_integer() else spent
     exact, isomorphic = count_duplicates(charged[["epochs", *variable_columns(charged)]])
     return {
         "run": run["run"].iloc[0],

@@ -5,7 +5,7 @@
 | run, optimizer, repeat | str, str, Int64 | the trial's run: one optimizer x one repeat |
 | trial, attempt, parent | Int64 | number within the run, the attempt that ended, the trial it descends from |
 | origin | str | one of ORIGINS |
-| epochs | Int64 | its fidelity, and its cost |
+| epochs | Int64 | its cost: its fidelity; float after racing, averaged over all seeds |
 | objective, error, error_seed_1.. | float | what is minimised; validation errors (none for a synthetic problem) |
 | objective_1, objective_2 | float | of a problem whose evaluations are two numbers; else absent |
 | flops, flops_ratio | float | of one forward pass; ratio to the space's largest network |
@@ -33,8 +33,8 @@ from fmnas.search_spaces import FmnasError
 from fmnas.search_spaces.records import FALLBACKS, ORIGINS, STATUSES
 
 _TEXT_COLUMNS = ("run", "optimizer", "origin", "status", "worker", "reason", "note")
-_INTEGER_COLUMNS = ("repeat", "trial", "parent", "epochs", "attempt")
-_FLOAT_COLUMNS = ("objective", "error", "flops", "flops_ratio", "suggest_seconds", "train_seconds")
+_INTEGER_COLUMNS = ("repeat", "trial", "parent", "attempt")
+_FLOAT_COLUMNS = ("epochs", "objective", "error", "flops", "flops_ratio", "suggest_seconds", "train_seconds")
 _TIME_COLUMNS = ("started_at", "finished_at")
 COLUMNS = (*_TEXT_COLUMNS, *_INTEGER_COLUMNS, *_FLOAT_COLUMNS, "diverged", *_TIME_COLUMNS)
 LOST_SECONDS = "lost_seconds"
@@ -86,6 +86,11 @@ class Budget:
     def epochs(self) -> int:
         """The budget in epochs, the unit of cost."""
         return self.evaluations * self.epochs_per_evaluation
+
+    def format_cost(self, epochs: int) -> str:
+        """A number of epochs as text: "24 epochs", or "24 evaluations" where an evaluation has one epoch."""
+        unit = "evaluation" if self.epochs_per_evaluation == 1 else "epoch"
+        return f"{epochs} {unit}{'' if epochs == 1 else 's'}"
 
 
 class PlannedRun(NamedTuple):
@@ -139,6 +144,8 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
             typed[name] = _convert(typed[name], dtype)
         except (ValueError, TypeError, OverflowError) as error:
             raise ReportError(f"{source}: column {name!r} does not parse: {error}") from error
+    if not (typed["epochs"] % 1).any():
+        typed["epochs"] = typed["epochs"].astype("Int64")
     _check_values(typed, source)
     return typed
 
@@ -170,8 +177,8 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
             raise ReportError(
                 f"{source}: column {name!r} holds {wrong[0]!r}; allowed are {', '.join(filter(None, allowed))}"
             )
-    if (table["epochs"] < 1).any():
-        raise ReportError(f"{source}: column 'epochs' holds {table['epochs'].min()}; a trial has at least 1")
+    if not (table["epochs"] > 0).all():
+        raise ReportError(f"{source}: column 'epochs' holds {table['epochs'].min()}; a trial has more than 0")
     repeated = table[table.duplicated(["optimizer", "repeat", "trial", "attempt"])]
     if len(repeated):
         run, trial = repeated["run"].iloc[0], repeated["trial"].iloc[0]

@@ -41,7 +41,7 @@ def headline(table: FinalTable, tests: Comparisons, seconds: float | None = None
     spent = "after" if first.epochs >= at else "within"
     if seconds is not None:
         spent = f"within {format_duration(seconds)} of training and suggestion and"
-    cost = f"{spent} {at} epoch{'' if at == 1 else 's'} in {which}"
+    cost = f"{spent} {table.budget.format_cost(at)} in {which}"
     value = format_with_error(first.mean, first.standard_error)
     mean = f"{'mean ' if first.repeats > 1 else ''}objective: {value}, {cost}"
     if len(table.rows) == 1:
@@ -56,17 +56,17 @@ def caution(table: FinalTable, tests: Comparisons, waiting: Sequence[str] = ()) 
     waiting: optimizers with planned runs that have not begun.
     """
     sentences, at, rows = [], table.common_epochs, list(table.rows.values())
-    if rows and at != table.budget_epochs:
+    if all(isnan(row.best) for row in rows):
+        return ""  # the headline says that there is no result
+    if at != table.budget.epochs:
         sentences.append(
-            f"Compared at {at} of {table.budget_epochs} epochs, the least that any unfinished run has spent so far; "
-            "the shares by method are of all trials."
+            f"Compared at {at} of {table.budget.format_cost(table.budget.epochs)}, the least that any unfinished run "
+            "has spent so far; the shares by method are of all trials."
         )
-    if rows and waiting:
+    if waiting:
         sentences.append(f"Not all runs of {join_names(waiting)} have begun.")
     if sentences and tests.most_repeats > 1:
         sentences.append(OPTIONAL_STOPPING_NOTE)
-    if all(isnan(row.best) for row in rows):
-        return " ".join([*sentences, "No full-fidelity result to compare yet."])
     if len(rows) == 1:
         return " ".join([*sentences, "There is only one optimizer: nothing to compare it with."])
     repeats = [{repeat for repeat, value in row.values.items() if isfinite(value)} for row in rows]

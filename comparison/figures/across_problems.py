@@ -43,10 +43,10 @@ def rank_curves(ranks: pd.DataFrame, problems: int) -> Drawing:
     return draw_ranks(ranks, caption, is_lead=True)
 
 
-def draw_ranks(ranks: pd.DataFrame, caption: str, is_lead: bool = False) -> Drawing:
-    """The lines of mean ranks, with their intervals at the end."""
+def draw_ranks(ranks: pd.DataFrame, caption: str, is_lead: bool = False, is_panel: bool = False) -> Drawing:
+    """The lines of mean ranks, with their intervals at the end. is_panel: for a page with a legend, without its own."""
     names = list(dict.fromkeys(ranks["optimizer"]))
-    figure, axes = new_panel(1.5 * PANEL_SIZE[0], 1.2 * PANEL_SIZE[1])
+    figure, axes = new_panel() if is_panel else new_panel(1.5 * PANEL_SIZE[0], 1.2 * PANEL_SIZE[1])
     looks, last = styles(names), int(ranks["evaluations"].max())
     for place, (name, style) in enumerate(looks.items()):
         mine = ranks[ranks["optimizer"] == name]
@@ -63,9 +63,10 @@ def draw_ranks(ranks: pd.DataFrame, caption: str, is_lead: bool = False) -> Draw
         )
     axes.invert_yaxis()
     limit_ticks(axes, integers=True)
-    set_labels(axes, x="evaluations", y="mean rank, 1 is best")
-    add_legend(figure, looks)
-    return Drawing("mean_ranks", figure, caption, is_lead=is_lead)
+    set_labels(axes, x="evaluations", y="mean rank, 1 is best", title="Mean rank" if is_panel else "")
+    if not is_panel:
+        add_legend(figure, looks)
+    return Drawing("mean_ranks", figure, caption, is_saved=not is_panel, is_lead=is_lead)
 
 
 def difference_diagram(ranks: pd.DataFrame, problems: int) -> Iterator[Drawing]:

@@ -52,13 +52,13 @@ TITLES = {
 BEST, REGRET = "The best objective so far", "The best objective so far minus the known minimum"
 BARS = "Bars: its 95% interval, or else one standard error; bars beyond the axis are left out. "
 CAPTIONS = {
-    "evaluations": "A marker: the final mean. Dotted: the budget. Short trainings cost their epochs and are never the "
-    "best so far.",
+    "evaluations": "A marker: the final mean. Dotted: the budget.",
     "train_seconds": "The sum of training times: with cheap configurations an optimizer gets further.",
     "seconds": "The sum of a run's training and suggestion times, whatever the number of workers.",
-    "wall_seconds": "Since the run's first start, without time in which no driver worked. It depends on the number of "
+    "wall_seconds": "Since the run's first start, without the pauses between drivers. It depends on the number of "
     "workers, and on other runs on them.",
 }
+SHORT = " Short trainings cost their epochs and are never the best so far."
 LOG_SCALE_FROM = 5.0
 """The y axis is logarithmic from this ratio of its ends on."""
 SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -104,13 +104,14 @@ def drawings(results: Results) -> Iterator[Drawing]:
     quantity = REGRET if _is_above(results.curves, summary.minimum) else BEST
     bars = any(isfinite(low) for line in content.lines["evaluations"] for _, low, _ in line.bars)
     lead = f"{quantity}, mean over repeats. {BARS if bars else ''}"
+    has_short = summary.budget.epochs_per_evaluation > 1
     figure = draw_panels(content, summary.budget, f"{summary.name}: {summary.problem}")
     yield Drawing("anytime", figure, is_on_page=False)
     alone = draw_panel(content, summary.budget, "evaluations", has_legend=True)
     yield Drawing("anytime_evaluations", alone, is_on_page=False)
     for axis in content.lines:
         is_lead = axis == "evaluations"
-        caption = f"{lead if is_lead else ''}{CAPTIONS[axis]}"
+        caption = f"{lead}{CAPTIONS[axis]}{SHORT * has_short}" if is_lead else CAPTIONS[axis]
         panel = draw_panel(content, summary.budget, axis)
         yield Drawing(f"anytime_{axis}", panel, caption, is_saved=False, is_lead=is_lead)
 

@@ -1,6 +1,7 @@
 """The mean rank of each optimizer by evaluations, over the repeats of one problem."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fmnas.comparison.analysis.across_problems import ranks_over_repeats
 from fmnas.comparison.analysis.resampling import coverage_warning
@@ -15,10 +16,12 @@ CAPTION = (
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """One figure; none with fewer than two optimizers or repeats."""
+    """One figure, for files and for the page; none with fewer than two optimizers or repeats."""
     summary = results.summary
     ranks = ranks_over_repeats(results.curves, list(summary.optimizers), summary.evaluations)
     if ranks.empty:
         return
     warning = coverage_warning(min(row.repeats for row in summary.optimizers.values()))
-    yield draw_ranks(ranks, f"{CAPTION.format(optimizers=len(summary.optimizers))} {warning}".rstrip())
+    caption = f"{CAPTION.format(optimizers=len(summary.optimizers))} {warning}".rstrip()
+    yield replace(draw_ranks(ranks, caption), is_on_page=False)
+    yield draw_ranks(ranks, caption, is_panel=True)

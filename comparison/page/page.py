@@ -143,7 +143,7 @@ def _tests(tests: Comparisons) -> Facts:
     return {
         "table": tables.pairs(tests),
         "power": describe_power(tests),
-        "family": "all pairs" if name == ALL else f"{name} against each of the others (`hypotheses: {name}`)",
+        "family": "all pairs" if name == ALL else f"{name} against each of the others (hypotheses: {name})",
         "pairs": len(tests.pairs),
         "level": f"{LEVEL:.0%}",
     }
@@ -190,6 +190,6 @@ def _checkpoints(summary: Summary) -> Facts:
     points = summary.checkpoints
     return {
         "table": tables.checkpoints(summary),
-        "spent": ", ".join(f"{point.share:.0%} = {point.epochs} epochs" for point in points),
+        "spent": ", ".join(f"{point.share:.0%} = {summary.budget.format_cost(point.epochs)}" for point in points),
         "warning": coverage_warning(*(len(row.values) for point in points[-1:] for row in point.rows)),
     }

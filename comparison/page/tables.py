@@ -41,11 +41,16 @@ class Table:
 
     def without_empty_columns(self, keep: Set[str] = frozenset()) -> "Table":
         """Drop the columns in which no row has a value, except those to keep."""
-        kept = [
-            i
-            for i, name in enumerate(self.header)
-            if name in keep or any(row[i] not in ("", MISSING) for row in self.rows)
-        ]
+        columns = enumerate(self.header)
+        empty = {i for i, name in columns if name not in keep and all(row[i] in ("", MISSING) for row in self.rows)}
+        return self._drop(empty)
+
+    def without_column(self, name: str) -> "Table":
+        """Drop the columns of this name."""
+        return self._drop({i for i, other in enumerate(self.header) if other == name})
+
+    def _drop(self, columns: Set[int]) -> "Table":
+        kept = [i for i in range(len(self.header)) if i not in columns]
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows) if kept else ()
         return Table(tuple(self.header[i] for i in kept), rows, self.kind)
 
@@ -59,8 +64,9 @@ def build_table(
 
 
 def results_table(summary: Summary) -> Table:
-    """The final table; the column of errors only with values."""
-    return Table(FINAL_HEADER, tuple(final_rows(summary))).without_empty_columns({*FINAL_HEADER} - {"its error"})
+    """The final table; the column of errors only with values, that of epochs only if they are not the evaluations."""
+    table = Table(FINAL_HEADER, tuple(final_rows(summary))).without_empty_columns({*FINAL_HEADER} - {"its error"})
+    return table.without_column("epochs") if summary.budget.epochs_per_evaluation == 1 else table
 
 
 def results_by_repeat(summary: Summary) -> Table:

@@ -26,6 +26,7 @@ from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ProblemEntry, is_user_defined
 from fmnas.platform.registry import OPTIMIZERS, find_plugins
 from fmnas.search_spaces.subspace import fixed_value_errors
+from fmnas.trainers.problem import USER_SETS
 
 DATA_SIZES = {"fashion_mnist": 60_000, "digits": 1_797}
 """Images for training and validation of each data set whose size is known before it is loaded."""
@@ -46,7 +47,8 @@ def _check_optimizers(config: Config, _: ProblemEntry) -> Iterator[str]:
     for i, entry in enumerate(config.optimizers):
         if entry.use is None and entry.name not in OPTIMIZERS:
             names = [*OPTIMIZERS, *find_plugins("fmnas.optimizers")]
-            yield format_unknown(f"optimizers.{i}", entry.name, names, "fmnas list optimizers")
+            unknown = format_unknown(f"optimizers.{i}", entry.name, names, "fmnas list optimizers")
+            yield f"{unknown} A user-defined optimizer is FILE.py:CLASS or MODULE:CLASS."
         elif entry.use is not None or entry.options:
             try:
                 entry.implementation.validate_options(entry.options)
@@ -118,6 +120,12 @@ def _check_epochs(config: Config, _: ProblemEntry) -> Iterator[str]:
         yield "checkpoints.continue_promoted = true: set checkpoints.every as well, e.g. to 5"
 
 
+def _check_racing(config: Config, entry: ProblemEntry) -> Iterator[str]:
+    if config.racing is not None and not config.racing < (seeds := entry.problem(config.problem_settings).seeds):
+        allowed = f"must be less than seeds = {seeds}" if seeds else f"{config.problem} averages over no seeds"
+        yield f"racing = {config.racing}: {allowed}; leave it out to train all seeds"
+
+
 def _check_simulation(config: Config, entry: ProblemEntry) -> Iterator[str]:
     workers = config.workers
     if entry.is_recorded and workers.kind not in (AUTO, SIMULATED):
@@ -136,6 +144,7 @@ CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]]
     _check_fixed: frozenset({"problem", "fixed", "initial_design"}),
     _check_problem_keys: frozenset({"problem", "data", "fidelity", "checkpoints", "objective"}),
     _check_epochs: frozenset({"fidelity", "checkpoints"}),
+    _check_racing: frozenset({"problem", "seeds", "racing"}),
     _check_simulation: frozenset({"problem", "workers"}),
 }
 """Check -> the top keys that it reads."""
@@ -148,6 +157,8 @@ def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:
     if size is not None and (data.train or 0) + (data.validation or 0) > size:
         images = f"{data.name} has {size:,} images for both"
         yield f"data.train = {data.train}, data.validation = {data.validation}: {images}; reduce one of them"
+    if root is None and data.name in USER_SETS:
+        yield f"data.root: missing: the folder or file with the images of data.name = {data.name}"
     if root is not None and "root" in entry.configurable.data and not os.path.exists(root):
         yield f"data.root = {format_value(root)}: no such file or folder on this machine"
     if config.tracking.enabled and config.tracking.uri is not None:

@@ -3,6 +3,7 @@
 import json
 import reprlib
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Any
 
@@ -31,7 +32,14 @@ def format_problems(place: str, problems: Sequence[str], advice: str = EDIT_HINT
 
 def format_unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:
     """The line for an unknown name. command: lists the known ones."""
-    return f"{key} = {format_value(value)}: unknown; must be one of {', '.join(allowed)} (`{command}`)."
+    hint = ask_similar(value, allowed) or f"must be one of {', '.join(allowed)}"
+    return f"{key} = {format_value(value)}: unknown; {hint} (`{command}`)."
+
+
+def ask_similar(given: str, names: Sequence[str]) -> str:
+    """A question about the names that are similar to what was given, if any: "did you mean NAME?"."""
+    similar = get_close_matches(given.lower(), names, n=2, cutoff=0.7)
+    return f"did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def format_errors(
@@ -57,9 +65,13 @@ def format_errors(
         key, text = ".".join(map(_format_key, path)), item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             names = [*_find_keys(schema, path[len(prefix) : -1]), *also]
-            lines[key] = [f"unknown key; allowed are {', '.join(names) or 'none'}"]
+            hint = ask_similar(str(item["loc"][-1]), names) or f"allowed are {', '.join(names) or 'none'}"
+            lines[key] = [f"unknown key; {hint}"]
         elif item["type"] == "missing":
             lines[key] = ["missing, and it has no default"]
+        elif item["type"] == "model_type":
+            keys = ", ".join(_find_keys(schema, path[len(prefix) :]))
+            lines[f"{key} = {format_value(item['input'])}"] = [f"must be a mapping with the keys {keys}"]
         else:
             lines.setdefault(f"{key} = {format_value(item['input'])}", []).append(text)
     return [f"{key}: {'; or: '.join(dict.fromkeys(texts))}" for key, texts in lines.items()]

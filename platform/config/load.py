@@ -8,11 +8,12 @@ from pydantic import ValidationError
 
 from fmnas.platform.config.checks import CHECKS, check_machine, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
-from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config
+from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config, expand_entry
 from fmnas.platform.config.source import apply_override, parse_yaml, read_source
 from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_files_beside
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ALIASES, PROBLEMS, ProblemEntry, find_problem
+from fmnas.trainers.problem import AUTHORS_POINTS
 
 PLACEHOLDERS: Mapping[str, Any] = {
     "name": "unnamed",
@@ -43,10 +44,11 @@ def load_config(
     data.setdefault("name", path.stem)
     if path.is_file():
         resolve_files_beside(data, path.parent)
-    labels = _find_labels(data)
+    labels, problem = _find_labels(data), data.get("problem")
     keys = {apply_override(data, override) for override in overrides}
-    if dropped := _drop_meaningless_values(data, labels, keys):
+    if dropped := _drop_meaningless_values(data, labels, problem, keys):
         report(f"left out of the configuration, as an override makes them meaningless: {', '.join(dropped)}")
+    data.setdefault("name", Path(str(data.get("problem")).rpartition(":")[2]).stem)
     workers = data.get("workers", {})
     if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
         data["workers"] = {**workers, "kind": RAY}
@@ -60,19 +62,25 @@ def load_config(
     return config
 
 
-def _drop_meaningless_values(data: dict[str, Any], labels: Sequence[Any], overridden: set[str]) -> list[str]:
+def _drop_meaningless_values(
+    data: dict[str, Any], labels: Sequence[Any], problem: Any, overridden: set[str]
+) -> list[str]:
     """Drop the values of a file that an override makes meaningless; returns their keys.
 
-    With another problem, those of the old one; with other optimizers, `hypotheses` about one that is gone. data: the
-    configuration with its overrides, which is changed. labels: of the file's optimizers. overridden: the keys of the
+    With another problem, those of the old one, also its name for the experiment; with other optimizers, `hypotheses`
+    about one that is gone; with a smaller budget or `fixed`, an initial design that does not fit. data: the
+    configuration with its overrides, which is changed. labels, problem: the file's. overridden: the keys of the
     overrides, whose values stay.
     """
-    keys = []
+    keys, changed = [], {key.partition(".")[0] for key in overridden}
     if "problem" in overridden:
         sections = {name: data.get(name) for name in ("data", "objective", "checkpoints", "fixed")}
         keys = [f"{name}.{key}" for name, values in sections.items() if isinstance(values, dict) for key in values]
         keys += ["seeds"] if "seeds" in data else []
-        keys += ["initial_design"] if data.get("initial_design") == AUTHORS else []
+        keys += ["name"] if data["name"] == problem != data["problem"] else []
+    design, budget = data.get("initial_design"), data.get("budget")
+    if (design == AUTHORS and changed & {"problem", "fixed"}) or ("budget" in changed and _uses_up(design, budget)):
+        keys.append("initial_design")
     hypotheses, now = data.get("hypotheses"), _find_labels(data)
     keys += ["hypotheses"] if hypotheses in labels and now and hypotheses not in now else []
     dropped = [key for key in keys if not overridden & {key, key.partition(".")[0]}]
@@ -82,10 +90,17 @@ def _drop_meaningless_values(data: dict[str, Any], labels: Sequence[Any], overri
     return dropped
 
 
+def _uses_up(design: Any, budget: Any) -> bool:
+    """Whether an initial design leaves nothing of a budget. Both: as in the plain data of a configuration."""
+    points = AUTHORS_POINTS if design == AUTHORS else design
+    evaluations = budget.get("evaluations") if isinstance(budget, dict) else None
+    return isinstance(points, int) and isinstance(evaluations, int) and points >= evaluations
+
+
 def _find_labels(data: Mapping[str, Any]) -> list[Any]:
     """The labels of the optimizers in a configuration's plain data."""
     entries = data.get("optimizers")
-    items = entries if isinstance(entries, list) else []
+    items = [expand_entry(entry) for entry in (entries if isinstance(entries, list) else ())]
     return [item.get("label", item.get("name")) if isinstance(item, dict) else item for item in items]
 
 

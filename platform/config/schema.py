@@ -196,11 +196,24 @@ class TrackingConfig(Section):
     """Name of the MLflow experiment. null: the experiment's name."""
 
 
+def expand_entry(entry: Any) -> Any:
+    """An optimizer's entry as a mapping: NAME is {name: NAME}, FILE.py:CLASS {name: CLASS, use: FILE.py:CLASS}."""
+    fields = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(fields, dict):
+        return fields
+    name = fields.get("name")
+    use = fields.get("use", name)
+    if not isinstance(use, str) or ":" not in use:
+        return fields
+    return {**fields, "use": use, "name": use.rpartition(":")[2] if name in (None, use) else name}
+
+
 class OptimizerConfig(Section):
     """One optimizer. A bare name is short for {name: NAME}; other keys than these are the optimizer's own options."""
 
     name: str = Field(examples=["bo-fm"])
-    """A name of the registry (`fmnas list optimizers`); with `use`, any name."""
+    """A name of the registry (`fmnas list optimizers`); with `use`, any name. mine.py:Mine in its place is short for
+    {name: Mine, use: mine.py:Mine}."""
     use: Annotated[str, AfterValidator(absolute_reference)] | None = Field(default=None, examples=["mine.py:Mine"])
     """The class of a user-defined optimizer, as "module:Class" or "FILE.py:Class". A file is searched for in the
     current folder, then beside the configuration; stored as an absolute path."""
@@ -230,8 +243,7 @@ class OptimizerConfig(Section):
     @classmethod
     def _collect_options(cls, value: Any) -> Any:
         """Expand a bare name, and move unknown keys into options."""
-        if isinstance(value, str):
-            value = {"name": value}
+        value = expand_entry(value)
         if not isinstance(value, dict):
             return value
         if "name" not in value:
@@ -268,6 +280,9 @@ class Config(Section):
     seed that depends on `seed` and on the repeat. null: a third of budget.evaluations, at least 1 and at most 10."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
+    racing: int | None = Field(default=None, ge=1, examples=["1"])
+    """Seeds after which a trial at full fidelity is stopped if it is clearly worse than the incumbent of its run; it is
+    charged for these alone, and its optimizer learns their average. Fewer than `seeds`. null: every trial has all."""
     budget: BudgetConfig = Field(examples=["{evaluations: 20}"])
     fidelity: FidelityConfig = Field(examples=["{epochs: 5}"])
     on_failure: Literal["penalty", "skip"] = "penalty"

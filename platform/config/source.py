@@ -9,7 +9,7 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, ScalarNode
 
 from fmnas import configs
-from fmnas.platform.config.errors import format_value
+from fmnas.platform.config.errors import ask_similar, format_value
 from fmnas.platform.errors import ConfigError, cut, legible
 
 
@@ -25,9 +25,8 @@ def read_source(source: str | Path) -> tuple[Path, str]:
         reason = "it is not a UTF-8 text file"
     except OSError as error:
         reason = str(error.strerror)
-    raise ConfigError(
-        f"configuration {cut(str(path))}: {reason}; give a YAML file, or a shipped configuration: {', '.join(shipped)}"
-    )
+    hint = ask_similar(name, list(shipped)) or "give a YAML file, or a shipped configuration, e.g. quickstart"
+    raise ConfigError(f"configuration {cut(str(path))}: {reason}; {hint} (`fmnas list configs`)")
 
 
 def shipped_configs() -> dict[str, str]:

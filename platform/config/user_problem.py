@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fmnas.platform.config.errors import format_value
+from fmnas.platform.config.schema import expand_entry
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import OBJECTIVE_HINT, ProblemEntry, find_problem, is_user_defined
 from fmnas.platform.registry import absolute_reference, find_objects, find_plugins, resolve_beside, split_reference
@@ -56,9 +57,9 @@ def fill_problem_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve_files_beside(data: dict[str, Any], folder: Path) -> None:
     """Resolve the files that a configuration names: those that the current folder lacks are taken from its folder."""
-    entries = data.get("optimizers")
-    places = [(data, "problem"), *((entry, "use") for entry in (entries if isinstance(entries, list) else ()))]
-    for place, key in places:
+    entries = data["optimizers"] if isinstance(data.get("optimizers"), list) else []
+    entries[:] = map(expand_entry, entries)
+    for place, key in (data, "problem"), *((entry, "use") for entry in entries):
         if isinstance(place, dict) and isinstance(place.get(key), str):
             place[key] = resolve_beside(place[key], folder)
 

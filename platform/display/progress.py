@@ -53,9 +53,9 @@ class _Row:
     """A run: work done, total work, work still expected (epochs, or 1 retraining), and its incumbent or test error."""
 
     run: str
-    done: int
+    done: float
     total: int
-    left: int
+    left: float
     value: float | None
 
 
@@ -139,7 +139,7 @@ class Progress(Observer):
         self._trials.pop(key, None)
         self._running.pop(key, None)
         if result.trial.origin == WARM_START:  # it took no time
-            self._done_before[result.run] += result.trial.epochs
+            self._done_before[result.run] += result.epochs
         run, evaluation = self._state.ledger.runs[result.run], result.evaluation
         value = format_value(evaluation.objective) if evaluation else f"{result.status}: {result.reason}"
         diverged = "  diverged" if evaluation and evaluation.diverged else ""

@@ -23,7 +23,7 @@ no driver works on is not running.
 """
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -106,10 +106,10 @@ def _state(driver: Mapping[str, Any] | None, status: str) -> str:
 
 def _seconds_left(ledger: Ledger, begun: float, elapsed: float) -> float | None:
     """Return the real seconds to the end of all budgets, at the pace of the driver that began then."""
-    done = Counter[str]()
+    done = defaultdict[str, float](float)
     for result in ledger.results:
         if result.status in CHARGED and result.trial.origin != WARM_START and result.finished_at >= begun:
-            done[result.run] += result.trial.epochs
+            done[result.run] += result.epochs
     eta = estimate_eta([(done[name], run.epochs_left) for name, run in ledger.runs.items()], elapsed)
     return None if eta is None else round(eta, 1)
 

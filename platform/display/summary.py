@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from fmnas.platform.config.uri import redact
-from fmnas.platform.display.console import print_error, print_line
+from fmnas.platform.display.console import FILE_WIDTH, print_error, print_line
 from fmnas.platform.display.formatting import plain_table
 from fmnas.platform.display.log import JSON, QUIET, make_logger
 from fmnas.platform.errors import Ending, ExperimentFailed
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from fmnas.comparison.problems_report import ProblemsSummary
     from fmnas.comparison.summary import Summary
     from fmnas.platform.mlflow.sync import TrackingReport
+
+LESS_IMPORTANT = ("epochs", "evaluations", "its error", "repeats", "best")
+"""Columns of the final table, in the order in which a narrow terminal loses them."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,15 @@ def print_problems_summary(summary: "ProblemsSummary", console: Console) -> None
 
 
 def _print_table(table: "Table", console: Console) -> None:
-    console.print(plain_table(table.header, table.rows, {"optimizer", "pair", "against", "verdict"}))
+    """Print a table; a terminal that is too narrow for it loses the columns of LESS_IMPORTANT, which the page has."""
+    unlimited = console.options.update_width(FILE_WIDTH)
+    lost = list(reversed(LESS_IMPORTANT))
+    while True:
+        shown = plain_table(table.header, table.rows, {"optimizer", "pair", "against", "verdict"})
+        if not lost or console.measure(shown, options=unlimited).maximum <= console.width:
+            break
+        table = table.without_column(lost.pop())
+    console.print(shown)
     console.print()
 
 

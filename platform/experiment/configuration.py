@@ -18,7 +18,7 @@ import yaml
 
 from fmnas.platform.config.errors import RESTORE_HINT, format_problems, format_value
 from fmnas.platform.config.load import check_config
-from fmnas.platform.config.schema import SIMULATED, Config, OptimizerConfig, TrackingConfig
+from fmnas.platform.config.schema import SIMULATED, Config, OptimizerConfig, TrackingConfig, expand_entry
 from fmnas.platform.config.source import apply_override
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
@@ -177,7 +177,8 @@ def is_under(key: str, names: Iterable[str]) -> bool:
 def user_references(config: Mapping[str, Any]) -> list[str]:
     """Return the import references of a configuration, as plain data, that are not in the registries."""
     entries = config.get("optimizers")
-    uses = [entry.get("use") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict)]
+    items = [expand_entry(entry) for entry in (entries if isinstance(entries, list) else ())]
+    uses = [item.get("use") for item in items if isinstance(item, dict)]
     problem = config.get("problem")
     own = [problem] if isinstance(problem, str) and is_user_defined(problem) else []
     return list(dict.fromkeys([*own, *(use for use in uses if isinstance(use, str))]))

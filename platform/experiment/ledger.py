@@ -40,12 +40,12 @@ class RunBudget:
     """The budget of a run: a hard limit on finished, failed and pending trials. The unit of cost is the epoch.
 
     epochs: limit. seconds: limit on training plus suggestion, or None.
-    spent: epochs of trials that ended, without lost ones. committed: epochs of pending trials.
+    spent: epochs of trials that ended, without lost ones; a fraction after racing. committed: epochs of pending trials.
     """
 
     epochs: int
     seconds: float | None = None
-    spent: int = 0
+    spent: float = 0
     committed: int = 0
     seconds_spent: float = 0.0
 
@@ -89,7 +89,7 @@ class RunProgress:
         return self.is_exhausted or not self.budget.affords(1)
 
     @property
-    def epochs_left(self) -> int:
+    def epochs_left(self) -> float:
         """Epochs that the run is still expected to spend."""
         return self.budget.committed if self.is_done else self.budget.epochs - self.budget.spent
 
@@ -266,15 +266,15 @@ class Ledger:
         """Charge a result or a failure; free the epochs of a trial that was lost for good."""
         del self.pending[event.run, event.trial_id]
         result = _result(run, pending, event)
-        evaluation, epochs = result.evaluation, pending.trial.epochs
-        run.budget.committed -= epochs
+        evaluation = result.evaluation
+        run.budget.committed -= pending.trial.epochs
         if result.status in CHARGED:
-            run.budget.spent += epochs
+            run.budget.spent = round(run.budget.spent + result.epochs, 9)  # three thirds are one
             run.budget.seconds_spent += result.charged_seconds
         run.ended += 1
         run.without_result += evaluation is None
         is_better = evaluation and (run.incumbent is None or evaluation.objective < run.incumbent)
-        if is_better and is_full(epochs, self.full_epochs):
+        if is_better and is_full(result.epochs, self.full_epochs):
             run.best = result
         self.results.append(result)
         return result

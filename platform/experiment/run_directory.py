@@ -62,8 +62,8 @@ class RunDirectory:
         """Raise RunDirectoryError if the directory has anything in it. Nothing is written."""
         if self.journal.exists():
             raise RunDirectoryError(
-                f"run directory {self.root} already has an experiment: continue it with "
-                f"`fmnas {self.command('resume')}`, or choose another with --out DIR"
+                f"run directory {self.root} already has an experiment: `fmnas {self.command('resume')}` continues it, "
+                f"`fmnas {self.command('extend')} -o KEY=VALUE` adds to it; or choose another with --out DIR"
             )
         if self.place.exists() and not self.place.is_dir():
             raise RunDirectoryError(f"{self.root} is a file: choose a run directory with --out DIR")

@@ -73,6 +73,12 @@ class TrialResult:
         return self.evaluation.error if self.evaluation else None
 
     @property
+    def epochs(self) -> float:
+        """Its cost: the epochs of the trial, averaged over its trainings; fewer if it was stopped by racing."""
+        share = self.evaluation.share if self.evaluation else 1.0
+        return self.trial.epochs if share == 1.0 else self.trial.epochs * share
+
+    @property
     def charged_seconds(self) -> float:
         """Training time that counts towards budget.seconds."""
         if self.evaluation:
@@ -96,7 +102,7 @@ class TrialResult:
             "trial": self.trial.id,
             "origin": self.trial.origin,
             "parent": _as_int64(self.trial.parent),
-            "epochs": self.trial.epochs,
+            "epochs": self.epochs,
             "objective": self.objective,
             **{f"objective_{i}": value for i, value in enumerate(objectives, start=1)},
             "error": self.error,
@@ -128,7 +134,8 @@ def trials_table(results: Iterable[TrialResult], seeds: int) -> "pd.DataFrame":
     results = list(results)
     values = max((len(result.evaluation.values) for result in results if result.evaluation), default=0)
     table = pd.DataFrame([result.to_row(seeds, values) for result in results])
-    integers = table.columns.intersection(["trial", "parent", "epochs", "flops", "attempt", "repeat"])
+    whole = [] if any(result.epochs % 1 for result in results) else ["epochs"]
+    integers = table.columns.intersection([*whole, "trial", "parent", "flops", "attempt", "repeat"])
     return table.astype(dict.fromkeys(integers, "Int64"))
 
 

@@ -51,7 +51,7 @@ class LoggedTrial(NamedTuple):
     """A trial that ended, and its run after it. incumbent: the best full-fidelity objective; None before the first."""
 
     result: TrialResult
-    epochs_spent: int
+    epochs_spent: float
     evaluations_spent: float
     incumbent: float | None
 
@@ -65,7 +65,7 @@ class IncumbentCurve:
     """
 
     full: int
-    epochs: int = 0
+    epochs: float = 0
     incumbent: float | None = None
     started_at: float = math.inf
     ended_at: float = 0.0
@@ -80,7 +80,7 @@ class IncumbentCurve:
         """Return a trial with the present totals of its run."""
         return LoggedTrial(result, self.epochs, self.evaluations, self.incumbent)
 
-    def add(self, result: TrialResult, epochs: int, incumbent: float | None) -> LoggedTrial:
+    def add(self, result: TrialResult, epochs: float, incumbent: float | None) -> LoggedTrial:
         """Fold the next trial that ended. epochs, incumbent: of its run after it."""
         before, first = self.incumbent, math.floor(self.evaluations + _TOLERANCE) + 1
         self.ended_at = max(self.ended_at, result.finished_at)
@@ -113,7 +113,7 @@ def trial_points(trial: LoggedTrial) -> list[Point]:
 def _metrics(trial: LoggedTrial) -> dict[str, float]:
     result = trial.result
     known: dict[str, float | None] = {
-        "epochs": result.trial.epochs,
+        "epochs": result.epochs,
         "suggest_seconds": result.suggest_seconds,
         "spent/evaluations": trial.evaluations_spent,
         "spent/epochs": trial.epochs_spent,

@@ -25,6 +25,7 @@ def setup_statements(config: Config, problem: Problem) -> list[str]:
         _budget(config),
         _initial_design(config),
         f"Concurrent trials: {', '.join(concurrent)}; all others 1" if concurrent else "",
+        _racing(config),
         _simulated_time(config),
     ]
     return [text if text.endswith((".", "!", "?")) else f"{text}." for text in statements if text]
@@ -59,7 +60,8 @@ def _problem_summary(config: Config, problem: Problem) -> str:
     if entry is not None and entry.summary:
         return entry.summary
     counts = {"discrete": len(problem.space.discrete), "continuous": len(problem.space.continuous)}
-    return f"{' and '.join(f'{count} {kind}' for kind, count in counts.items() if count)} variables"
+    plural = "" if len(problem.space.variables) == 1 else "s"
+    return f"{' and '.join(f'{count} {kind}' for kind, count in counts.items() if count)} variable{plural}"
 
 
 def _fixed_variables(config: Config, problem: Problem) -> str:
@@ -76,6 +78,15 @@ def _budget(config: Config) -> str:
     limit = "" if seconds is None else f", at most {seconds:,.10g} seconds"
     return (
         f"Budget per optimizer and repeat: {evaluations} evaluations{per_evaluation}{limit}. Repeats: {config.repeats}"
+    )
+
+
+def _racing(config: Config) -> str:
+    if config.racing is None:
+        return ""
+    return (
+        f"Racing: a full trial that is clearly worse than the incumbent after {config.racing} of {config.seeds} seeds "
+        "is stopped, and charged for these alone"
     )
 
 
@@ -97,9 +108,10 @@ def _initial_design(config: Config) -> str:
     ]
     if not entries or not config.initial_points:
         return ""
-    kind = "random points"
+    points = format_count(config.initial_points, "random point")
     if config.initial_design == AUTHORS:
         # Seed 0 repeats the authors' own runs; every other seed draws new points by their method.
-        kind = "points by the BO-FM authors' method" if config.seed else "points of the BO-FM authors' runs"
+        source = "by the BO-FM authors' method" if config.seed else "of the BO-FM authors' runs"
+        points = f"{config.initial_points} points {source}"
     labels = ", ".join(entry.label for entry in entries)
-    return f"Initial design: {config.initial_points} {kind}, the same for {labels} in a repeat"
+    return f"Initial design: {points}, the same for {labels} in a repeat"

@@ -28,6 +28,7 @@ from fmnas.platform.experiment.observer import Observer
 from fmnas.platform.experiment.state import ExperimentState, calling_optimizer
 from fmnas.platform.experiment.trial_result import Job, TrialResult
 from fmnas.platform.runner.driver import Clock, Driver, JobSource, RunningJob
+from fmnas.platform.runner.racing import limit_trial
 from fmnas.platform.workers.cancellation import Stopped, interruptible
 from fmnas.platform.workers.pool import Event as JobEnded
 from fmnas.search_spaces import Evaluation, Trial
@@ -92,6 +93,7 @@ class SearchJobs(JobSource):
             elif not progress.budget.affords(trial.epochs, seconds):
                 progress.is_exhausted = True
             else:
+                trial = limit_trial(self._state, run.name, trial)
                 driver.record(Asked(run.name, trial, seconds, driver.clock.now()), wait=False)
                 job = Job(run.name, trial)
                 if not self._record_known_result(driver, job):
@@ -181,4 +183,4 @@ def retraining_seed(seed: int, repeat: int, trial: int) -> int:
 def retraining_trial(result: TrialResult, seed: int, epochs: int) -> Trial:
     """Return the trial of an incumbent with its retraining seed. seed: of the experiment."""
     fresh = retraining_seed(seed, result.repeat, result.trial.id)
-    return replace(result.trial, epochs=epochs, seed=fresh, note="", memo=())
+    return replace(result.trial, epochs=epochs, seed=fresh, note="", memo=(), first_seeds=None, stop_above=None)

@@ -95,7 +95,7 @@ def _finished_trials(ledger: Ledger, label: str) -> dict[int, list[WarmStartTria
     trials_of: dict[int, dict[str, WarmStartTrial]] = {}
     for result in sorted(ledger.results, key=lambda result: result.trial.id):
         trial, evaluation = result.trial, result.evaluation
-        if result.optimizer == label and evaluation is not None and is_full(trial.epochs, ledger.full_epochs):
+        if result.optimizer == label and evaluation is not None and is_full(result.epochs, ledger.full_epochs):
             known = WarmStartTrial(trial.id, dict(trial.configuration), trial.epochs, trial.seed, evaluation)
             trials_of.setdefault(result.repeat, {}).setdefault(json.dumps(known.configuration, sort_keys=True), known)
     return {repeat: list(trials.values()) for repeat, trials in trials_of.items()}

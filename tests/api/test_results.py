@@ -81,8 +81,10 @@ def test_the_best_is_the_least_full_objective(results: RunResults) -> None:
 def test_what_is_not_there_is_named_with_what_is(results: RunResults) -> None:
     with pytest.raises(NoSuchResultError, match=r"optimizer 'bofm': it must be one of .*random"):
         results.best("bofm")
-    with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*final"):
+    with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*final") as raised:
         results.figure("anytme")
+    names = str(raised.value).partition("one of ")[2].split(", ")
+    assert len(names) == len(set(names))
 
 
 def test_figures_are_matplotlibs(results: RunResults) -> None:

@@ -114,6 +114,14 @@ def test_with_a_known_minimum_the_regret_is_drawn(make_table):
         assert "Bars" not in caption, "one repeat has none"
 
 
+@pytest.mark.parametrize(("epochs", "speaks_of_them"), [(1, False), (25, True)])
+def test_a_caption_speaks_of_epochs_where_an_evaluation_has_several(make_table, epochs, speaks_of_them):
+    trials = make_table({("a", 0): [{"objective": 1.0, "epochs": epochs}] * 3})
+    context = ReportContext("n", "p", Budget(3, epochs), {}, "")
+    (lead,) = (drawing.caption for drawing in anytime.drawings(compute_results(trials, context)) if drawing.is_lead)
+    assert ("epochs" in lead) is speaks_of_them
+
+
 def test_all_panels_have_one_scale(make_table):
     """The second repeat is so slow that on every time axis the first ends before it has a result."""
     slow = [{"objective": of, "train_seconds": 900.0, "at": at} for of, at in ((2.0, 900.0), (0.1, 1800.0))]

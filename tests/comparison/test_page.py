@@ -14,6 +14,7 @@ from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import FIGURES, draw_figures
 from fmnas.comparison.figures.canvas import Drawing, Results, new_figure
 from fmnas.comparison.figures.intervals import MAX_ROWS, differences, final, intervals, selection_bias
+from fmnas.comparison.page import tables
 from fmnas.comparison.page.page import render_page, sections
 from fmnas.comparison.summary import Incident, Remark
 
@@ -159,6 +160,21 @@ def test_every_section_with_its_figures(make_table, summary):
         labels
     )
     assert len(re.findall(r"<figcaption>", html)) == len(labels)
+
+
+@pytest.mark.parametrize(("epochs", "has_column"), [(1, False), (25, True)])
+def test_epochs_have_a_column_where_an_evaluation_has_several(plain_summary, epochs, has_column):
+    summary = replace(plain_summary, budget=Budget(4, epochs_per_evaluation=epochs))
+    assert ("epochs" in tables.results_table(summary).header) is has_column
+
+
+def test_mean_ranks_on_the_page_have_the_size_of_the_other_panels(make_table, summary):
+    trial = [{"objective": (7 * i) % 5 + 1.0} for i in range(4)]
+    trials = typed_trials(make_table({(name, r): trial for name in ("bo-fm", "random") for r in range(3)}), "a test")
+    drawings = draw_figures(Results(trials, anytime_curves(trials, CONTEXT.budget), summary))
+    sizes = {d.name: tuple(d.figure.get_size_inches()) for d in drawings if d.is_on_page and d.section == "curves"}
+    assert "mean_ranks" in sizes
+    assert len(set(sizes.values())) == 1
 
 
 def test_a_picture_is_in_its_section_whichever_it_is(summary):

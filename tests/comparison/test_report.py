@@ -113,7 +113,7 @@ def test_no_trials(make_run, tmp_path):
     assert summary.optimizers == {}
     assert final_rows(summary) == []
     assert summary.headline in text
-    assert "No full-fidelity result" in summary.caution
+    assert summary.caution == ""
 
 
 def test_remarks_of_the_context(make_table, tmp_path):

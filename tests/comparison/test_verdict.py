@@ -29,7 +29,7 @@ def final(results):
         best = (values.min(), np.nan, f"{name}/repeat-0", 0)
         rows[name] = FinalNumbers(len(mine), values.mean(), error, mine, *best, 25.0, 1.0, 0.0, 0, 0)
     in_order = sorted(rows, key=lambda name: (rows[name].mean, rows[name].best, name))
-    return FinalTable({name: rows[name] for name in in_order}, 25, 25)
+    return FinalTable({name: rows[name] for name in in_order}, 25, Budget(1, 25))
 
 
 def texts(results, seconds=None, hypotheses="all"):
@@ -68,8 +68,8 @@ def test_the_cost_of_the_comparison():
     less = {name: replace(row, epochs=22.5) for name, row in table.rows.items()}
     assert "within 25 epochs in each repeat" in headline(replace(table, rows=less), tests)
     assert "by method" not in caution(table, tests)
-    assert "at 25 of 75 epochs" in caution(replace(table, budget_epochs=75), tests)
-    assert "by method are of all trials" in caution(replace(table, budget_epochs=75), tests)
+    assert "at 25 of 75 epochs" in caution(replace(table, budget=BUDGET), tests)
+    assert "by method are of all trials" in caution(replace(table, budget=BUDGET), tests)
     timed, *_ = texts(by_repeat([1.0]), seconds=300.0)
     assert "p reached this objective: 1.000, within 5.0 min" in timed
 
@@ -209,10 +209,18 @@ def test_an_optimizer_that_has_not_begun_is_named(make_table):
         assert OPTIONAL_STOPPING_NOTE not in text
 
 
+def test_the_cost_of_a_problem_without_epochs_is_in_evaluations():
+    table, tests = final(by_repeat([1.0, 2.0], [3.0, 4.0])), compare({})
+    for budget, unit, other in ((Budget(75, 1), "75 evaluation", "epoch"), (BUDGET, "75 epoch", "evaluation")):
+        said = headline(replace(table, budget=budget), tests) + caution(replace(table, budget=budget), tests)
+        assert unit in said
+        assert other not in said
+
+
 def test_without_results(make_table):
     first, second = texts_of(make_table({("a", 0): [{"status": "failed"}] * 3, ("b", 0): [{"epochs": 5}] * 15}))
     assert first.startswith("No comparison yet")
-    assert "No full-fidelity result" in second
+    assert second == ""
     _, alone = texts_of(make_table({("a", 0): [1.0] * 3}))
     assert "only one optimizer" in alone
     _, ragged = texts_of(make_table({("a", 0): [1.0] * 3, ("b", 0): [2.0] * 3, ("b", 1): [2.0] * 3}))

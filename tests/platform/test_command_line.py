@@ -109,7 +109,7 @@ def test_a_folder_that_is_not_a_run_directory_is_named(command: str, tmp_path: P
     ("config", "overrides", "words"),
     [
         ("smoke", ["problem=mnist"], ["problem = 'mnist'", "joint"]),
-        ("smoke", ["budget.evaluations=2"], ["budget.evaluations = 2", "initial_design = 4"]),
+        ("smoke", ["budget.evaluations=2", "initial_design=4"], ["budget.evaluations = 2", "initial_design = 4"]),
         ("smoke", ["tracking.enabled=true", "tracking.uri=file:///tmp/x"], ["tracking.uri"]),
         ("quickstart", ["data.root=nowhere"], ["nowhere"]),
         ("quickstart", ["data.train=50000", "data.validation=20000"], ["data.train = 50", "60"]),
@@ -252,7 +252,7 @@ def test_the_ui_needs_a_directory_with_tracking(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["usage: fmnas", "COMMAND"]),
+        ([], ["usage: fmnas", "COMMAND", "retrain", "doctor"]),
         (["rnu"], ["rnu", "'run'"]),
         (["list", "optimizer"], ["'optimizers'"]),
         (["ui", "--port", "0"], ["'0'", "65535"]),

@@ -137,7 +137,7 @@ def test_options_of_an_optimizer_are_keys_next_to_its_name() -> None:
         ("optimizers", [["bo-fm"]], ["optimizers.0 = ['bo-fm']"]),
         ("optimizers", ["random", "random"], ["optimizers: duplicate", "'random'"]),
         ("optimizers", [{"name": "random", "label": "a/b"}], ["optimizers.0.label = 'a/b'"]),
-        ("optimizers", [{"name": "bohb", "etta": 3}], ["optimizers.0.etta", "eta,"]),
+        ("optimizers", [{"name": "bohb", "etta": 3}], ["optimizers.0.etta", " eta"]),
         ("optimizers", [{"name": "bohb", "eta": 1}], ["optimizers.0.eta = 1"]),
         ("optimizers", [{"name": "bohb", "options": {"label": "x"}}], ["optimizers.0.label: unknown key"]),
         ("optimizers", [{"name": "bohb", "concurrency": 0}], ["optimizers.0.concurrency = 0"]),
@@ -194,6 +194,34 @@ def test_a_file_without_a_configuration_is_named(tmp_path: Path, text: str) -> N
     path.write_text(text)
     with pytest.raises(ConfigError, match="bad"):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("override", "meant", "others"),
+    [
+        ("repeets=3", "repeats", "hypotheses"),
+        ("workers.cont=2", "count", "gpus"),
+        ("optimizers=[bofm]", "bo-fm", "dehb"),
+        ("optimizers.0.kernl=addlap", "kernel", "warm_start"),
+        ("problem=func2", "func2c", "labs"),
+    ],
+)
+def test_a_misspelt_name_gets_a_question_about_similar_ones(override: str, meant: str, others: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("smoke", [override])
+    assert meant in str(caught.value)
+    assert others not in str(caught.value)
+
+
+def test_a_section_that_is_not_a_mapping_gets_its_keys_named() -> None:
+    with pytest.raises(ConfigError, match=r"budget = 20: .*evaluations, seconds"):
+        load_config("smoke", ["budget=20"])
+
+
+def test_a_misspelt_shipped_configuration_gets_a_question() -> None:
+    with pytest.raises(ConfigError, match="quickstart") as caught:
+        load_config("quikstart")
+    assert "labs" not in str(caught.value)
 
 
 def test_a_missing_file_names_the_shipped_ones(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.configuration import user_references
 from fmnas.platform.problems import PROBLEMS
 
 GOOD = {"name": "t", "problem": "func2c", "optimizers": ["random"], "budget": {"evaluations": 20}}
@@ -50,6 +51,26 @@ def test_hypotheses_on_an_optimizer_that_an_override_removes_become_all_pairs() 
     assert (kept.hypotheses, said) == ("bo-fm", [])
 
 
+@pytest.mark.parametrize("entry", ["mine.py:Mine", {"use": "mine.py:Mine"}, {"name": "mine.py:Mine"}])
+def test_a_reference_without_a_name_is_named_by_its_class(entry: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "beside"
+    folder.mkdir()
+    (folder / "mine.py").write_text("from fmnas.baselines.random_search import RandomSearch as Mine")
+    data = {**GOOD, "optimizers": ["random", entry], "hypotheses": "Mine"}
+    (folder / "a.yaml").write_text(yaml.safe_dump(data))
+    from_file = load_config(folder / "a.yaml").optimizers[1]
+    assert (from_file.name, from_file.label, from_file.use) == ("Mine", "Mine", f"{folder}/mine.py:Mine")
+    assert user_references(data) == ["mine.py:Mine"], "the user learns what a run directory imports"
+    assert load_config(folder / "a.yaml", ["optimizers=[random]"]).hypotheses == "all"
+
+
+def test_a_reference_can_be_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text("from fmnas.baselines.regularized_evolution import RegularizedEvolution as Mine")
+    config = load_config("func2c", ["optimizers+=mine.py:Mine", "optimizers.4.population=9"])
+    assert config.optimizers[4].label == "Mine"
+    assert config.optimizers[4].options == {"population": 9}
+
+
 def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused() -> None:
     with pytest.raises(ConfigError, match="hypotheses = 'bohb'"):
         load_with_messages("func2c", "optimizers=[tpe, smac]", "hypotheses=bohb")
@@ -68,6 +89,33 @@ def test_values_of_another_problem_are_left_out() -> None:
         load_with_messages("quickstart", "problem=func2c", "data.train=100")
 
 
+@pytest.mark.parametrize(
+    "override", ["fixed={x1: 0}", "fixed.x1=0.5", "budget.evaluations=10", "budget={evaluations: 4}"]
+)
+def test_an_initial_design_that_does_not_fit_an_override_is_left_out(override: str) -> None:
+    config, (line, *_) = load_with_messages("func2c", override)
+    assert config.initial_design == config.initial_points < config.budget.evaluations
+    assert line.endswith(": initial_design")
+    with pytest.raises(ConfigError, match="initial_design = 'authors'"):
+        load_with_messages("func2c", override, "initial_design=authors")
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [("mine.py:bowl", "bowl"), ("mine.py", "mine"), ("ackley53c", "ackley53c"), ("func2c", "func2c")],
+)
+def test_an_experiment_that_is_named_by_its_problem_is_named_by_the_new_one(problem: str, name: str) -> None:
+    Path("mine.py").write_text(OWN)
+    assert load_with_messages("func2c", f"problem={problem}")[0].name == name
+    assert load_with_messages("func2c", f"problem={problem}", "name=another")[0].name == "another"
+    assert load_with_messages("smoke", f"problem={problem}")[0].name == "smoke"
+
+
+def test_an_initial_design_that_fits_a_smaller_budget_stays() -> None:
+    config, said = load_with_messages("func2c", "budget.evaluations=11")
+    assert (config.initial_design, said) == ("authors", [])
+
+
 def test_all_that_belongs_to_the_old_problem_is_left_out() -> None:
     Path("mine.py").write_text(OWN)
     file = {**GOOD, "problem": "joint", "fidelity": {"epochs": 3}, "objective": {"flops_weight": 0.1}, "seeds": 2}
@@ -81,8 +129,8 @@ def test_all_that_belongs_to_the_old_problem_is_left_out() -> None:
 def test_random_points_take_the_place_of_the_authors_with_another_problem() -> None:
     config, (line,) = load_with_messages("func2c", "problem=ackley53c")
     assert config.initial_design == 10
-    assert line.endswith(": initial_design")
-    for override in (["problem=ackley53c", "initial_design=authors"], ["fixed.x1=0"]):
+    assert line.endswith(", initial_design")
+    for override in (["problem=ackley53c", "initial_design=authors"], ["fixed.x1=0", "initial_design=authors"]):
         with pytest.raises(ConfigError, match="initial_design = 'authors'"):
             load_with_messages("func2c", *override)
 
@@ -187,6 +235,7 @@ JOINT = {**GOOD, "problem": "joint", "fidelity": {"epochs": 1}}
     [
         ({"data": {"name": "digits", "train": 1200, "validation": 600}}, "data.train = 1200"),
         ({"data": {"train": 30_001}}, "data.train = 30001"),
+        ({"data": {"name": "own"}}, "data.root"),
         ({"data": {"root": "/nowhere/at/all"}}, "data.root = '/nowhere/at/all'"),
         ({"tracking": {"uri": "htp://foo"}}, "tracking.uri = 'htp://foo'"),
         ({"workers": {"kind": "in-process", "gpus": 1}}, "workers.gpus = 1"),

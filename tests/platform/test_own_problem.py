@@ -176,6 +176,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_touched(
     said = capsys.readouterr().err
     assert "problem = " in said
     assert "Traceback" not in said
+    assert "Errno" not in said
     for word in words:
         assert word in said
     assert not (here / "run").exists()

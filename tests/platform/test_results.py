@@ -49,7 +49,12 @@ def test_cocabo_alone_knows_its_budget() -> None:
 
 @pytest.mark.parametrize(
     ("design", "seed", "words"),
-    [(3, 0, "3 random points"), ("authors", 0, "10 points of the BO-FM authors' runs"), ("authors", 7, "method")],
+    [
+        (3, 0, "3 random points"),
+        (1, 0, "1 random point,"),
+        ("authors", 0, "10 points of the BO-FM authors' runs"),
+        ("authors", 7, "method"),
+    ],
 )
 def test_the_setup_names_budget_and_initial_design(design: object, seed: int, words: str) -> None:
     budget = {"evaluations": 20, "seconds": 2e6}
@@ -80,6 +85,7 @@ def test_the_setup_describes_a_user_defined_problem(tmp_path: Path) -> None:
     for name, expected in (("described", ["Error of a network on digits.", "Data: digits."]), ("silent", [])):
         user_config = config("random", problem=f"{path}:{name}")
         setup = setup_statements(user_config, problem(user_config.problem))
+        assert setup[0].endswith("1 continuous variable.")
         assert setup[1 : 1 + len(expected)] == expected
         assert setup[1 + len(expected)].startswith("The objective")
 
@@ -147,6 +153,16 @@ def test_a_file_gets_the_whole_final_table() -> None:
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_a_terminal_gets_a_table_of_its_width(width: int) -> None:
     assert max(map(len, summary_text(make_summary([LONG, "random"]), width).splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [70, 80, 100])
+def test_a_narrow_terminal_loses_columns_and_breaks_no_word(width: int) -> None:
+    text = summary_text(make_summary([LONG[:20], "random"]), width)
+    header, *rows = text.strip().partition("\n\n")[0].splitlines()
+    assert [row.split()[0] for row in rows] == [LONG[:20], "random"]
+    assert header.split("  ")[0] == "optimizer"
+    assert header.endswith("by method")
+    assert "standard error" in header
 
 
 def test_the_errors_of_retrained_incumbents_and_their_tests() -> None:

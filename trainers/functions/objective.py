@@ -227,6 +227,8 @@ def _two_objectives(objectives: Mapping[str, float], weights: Sequence[float]) -
 
 def _accepted_parameters(function: Function) -> list[str]:
     """Those of OPTIONAL_PARAMETERS that the function has. Raises TrainerError if it cannot be called with them."""
+    if not callable(function):
+        raise TrainerError(f"{function!r}: pass a function of the configuration, without calling it")
     signature = inspect.signature(function)
     names = [name for name in OPTIONAL_PARAMETERS if name in signature.parameters]
     try:

@@ -114,7 +114,7 @@ class ImageTrainer:
             torch.set_num_threads(self.settings.threads)
 
     def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
-        """Train the trial's cell with its schedule, once per seed.
+        """Train the trial's cell with its schedule, once per seed; only the first ones if it then loses its race.
 
         A training whose loss or validation logits are not finite ends: it has diverged, and its error from that epoch
         to the last is that of guessing. The other trainings continue.
@@ -134,9 +134,13 @@ class ImageTrainer:
                 f"trial {trial.id}: epochs = {trial.epochs}; it must be at most schedule_epochs = {most}"
             )
         cell, schedule = Cell.from_configuration(trial.configuration), Schedule.from_configuration(trial.configuration)
+        seeds, first = self.settings.seeds, trial.first_seeds or self.settings.seeds
+        task = Task(trial, cell, schedule, range(first), report, stop)
         try:
             with deterministic_float32(self._device):
-                trainings = self._trainings(Task(trial, cell, schedule, range(self.settings.seeds), report, stop))
+                trainings = self._trainings(task)
+                if first < seeds and not trial.loses_race(self._evaluation(trial, cell, trainings, 0.0).objective):
+                    trainings += self._trainings(replace(task, numbers=range(first, seeds)))
         except TrainingFailedError:
             self._discard(trial)  # it is not retried
             raise
@@ -159,19 +163,20 @@ class ImageTrainer:
             diverged=any(training.diverged for training in trainings),
             conditions=self._conditions,
             seed_curves=tuple(training.errors for training in trainings),
+            share=len(trainings) / self.settings.seeds,
         )
 
     def _trainings(self, task: Task) -> list[Training]:
-        """All trainings of the trial, by the plan."""
+        """The trainings of the task, by the plan."""
         plan = self._plan
         if plan.mode == "stacked":
             return self._train(task)
 
-        def train(number: int, report: Report, stop: Stop) -> Training:
-            return self._train(replace(task, numbers=(number,), report=report, stop=stop))[0]
+        def train(place: int, report: Report, stop: Stop) -> Training:
+            return self._train(replace(task, numbers=(task.numbers[place],), report=report, stop=stop))[0]
 
         if plan.side_by_side == 1:
-            return [train(number, task.report, task.stop) for number in task.numbers]
+            return [train(place, task.report, task.stop) for place in range(len(task.numbers))]
         return train_side_by_side(
             train, len(task.numbers), plan.side_by_side, plan.threads or 1, task.report, task.stop
         )
@@ -250,7 +255,7 @@ class ImageTrainer:
             **({"epochs": trial.epochs} if length is None else {"schedule_epochs": length}),
             **({} if early is None else {"early_validation": early}),
             "seed": trial.seed,
-            "seeds": self.settings.seeds if plan.mode == "stacked" else 1,  # in one program
+            "seeds": trial.first_seeds or self.settings.seeds if plan.mode == "stacked" else 1,  # in one program
             "batch_size": self.settings.batch_size,
             "device": self._device.type,
             "way": plan.mode,

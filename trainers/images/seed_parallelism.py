@@ -112,7 +112,7 @@ def wrap_device_errors(task: Task, device: torch.device) -> Iterator[None]:
 
 
 Train = Callable[[int, Report, Stop], Training]
-"""Runs the training of a number; calls report after each epoch and stop before each step."""
+"""Runs one of the trainings, by its place among them; calls report after each epoch and stop before each step."""
 
 
 def train_side_by_side(
