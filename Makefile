@@ -30,9 +30,10 @@ PYTEST ?= -n 2 --dist loadfile --no-loadscope-reorder
 test: install
 	$(BIN)/python -m pytest $(PYTEST)
 
-# With the oldest versions that pyproject.toml allows, in an environment of their own, for Python 3.11.
+# With the oldest versions that pyproject.toml allows, in an environment of their own, for Python 3.11. The oldest Ray
+# leaves files and processes to the garbage collector.
 test-lowest:
-	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt PYTEST='$(PYTEST) -W ignore::ResourceWarning'
 
 # The inner loop: without Ray, MLflow, browsers, long searches and long trainings.
 quick: install

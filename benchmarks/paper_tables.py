@@ -180,7 +180,8 @@ def load_tables(folder: Path) -> Taken:
     """What was taken before."""
     facts = json.loads((folder / "facts.json").read_text())
     competitors = {label: Competitor(**one) for label, one in facts.pop("optimizers").items()}
-    return Taken(Facts(optimizers=competitors, **facts), pd.read_csv(folder / "curves.csv"))
+    curves = pd.read_csv(folder / "curves.csv", converters={"best": float})  # pandas 2 itself rounds
+    return Taken(Facts(optimizers=competitors, **facts), curves)
 
 
 def keep(taken: Taken) -> None:

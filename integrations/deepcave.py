@@ -10,12 +10,12 @@
 The costs are the objective and the training time in seconds, the budget is the number of epochs. The seed is always -1:
 DeepCAVE takes several seeds as repetitions of all configurations. A configuration that was evaluated twice at the same
 budget has the row of its last evaluation, as DeepCAVE itself keeps it. Rows have the eight entries that all versions up
-to 1.4 read; 1.4, which has a ninth for the CPU time, takes their start for that, and their end for the start.
-The format was taken from DeepCAVE 1.3.3 and 1.4. Constraints are not written.
+to 1.4.1 read; 1.4, which has a ninth for the CPU time, takes their start for that, their end for the start, and 0 for
+the end. The format was taken from DeepCAVE 1.3.4 and 1.4. Constraints are not written.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def export_runs(experiment: ExportedExperiment, folder: Path) -> Iterator[tuple[
         for run in experiment.runs:
             if any(ended.evaluation for ended in run.trials):
                 place = folder / f"{run.optimizer}-repeat-{run.repeat}"
-                files = run_files(experiment, run)
+                files = run_files(experiment, run, list(space))
                 for name, text in files.items():
                     write_aside(place / name, text.encode(), durable=False)
                 space.to_json(place / "configspace.json")
@@ -72,14 +72,17 @@ def configuration_space(space: Space) -> Any:
     return converted
 
 
-def run_files(experiment: ExportedExperiment, run: ExportedRun) -> dict[str, str]:
-    """Name -> text of the files of a run, without its space. Times are from the start of its first trial."""
+def run_files(experiment: ExportedExperiment, run: ExportedRun, names: Sequence[str]) -> dict[str, str]:
+    """Name -> text of the files of a run, without its space. Times are from the start of its first trial.
+
+    names: the variables in ConfigSpace's order. DeepCAVE finds no configuration whose values are in another one.
+    """
     begun = min(ended.started_at for ended in run.trials)
     configs: dict[str, int] = {}
     origins: dict[int, str] = {}
     rows: dict[tuple[int, int], list[Any]] = {}
     for ended in run.trials:
-        values = json.dumps({name: ended.trial.configuration[name] for name in experiment.space.names})
+        values = json.dumps({name: ended.trial.configuration[name] for name in names})
         number = configs.setdefault(values, len(configs))
         origins.setdefault(number, ended.trial.origin)
         rows[number, ended.trial.epochs] = _row(number, ended, begun)

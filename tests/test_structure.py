@@ -40,7 +40,7 @@ LINE_BUDGETS = {
     "optimizers": 3_780,
     "trainers": 5_038,
     "baselines": 4_609,
-    "integrations": 964,
+    "integrations": 965,
     "testing": 440,
     "comparison": 4_379,
     "platform": 10_556,

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -209,11 +210,10 @@ class MlflowExperiment:
         """Log the files, and MLmodel: MLflow's own, by which it finds `_load_pyfunc` of model.py."""
         flavor = {"loader_module": "model", "code": NETWORK, "data": NETWORK, "python_version": python_version()}
         facts = {"flavors": {"python_function": flavor}, "model_id": model_id, "run_id": run_id}
-        self.client.log_model_artifacts(model_id, str(folder), NETWORK)
         with TemporaryDirectory() as temporary:
-            path = Path(temporary) / "MLmodel"
-            path.write_text(json.dumps(facts, indent=2))  # JSON is YAML
-            self.client.log_model_artifact(model_id, str(path))
+            shutil.copytree(folder, Path(temporary) / NETWORK)
+            (Path(temporary) / "MLmodel").write_text(json.dumps(facts, indent=2))  # JSON is YAML
+            self.client.log_model_artifacts(model_id, temporary)
         self.client.set_logged_model_tags(model_id, {FILES: NETWORK})
 
     def log_dataset(self, run_id: str) -> None:
