@@ -105,6 +105,22 @@ def test_the_page_has_the_counts_of_each_half(name: str) -> None:
     assert f"| {' | '.join(counts)} |" in PAGE
 
 
+def test_the_page_has_the_counts_against_simpler_kinds() -> None:
+    def count(name: str) -> dict[str, str]:
+        tests = compare_overall(suite.problems_in(suite.read_runs(RESULTS / f"{name}.csv")), "default")
+        return {test.other: f"{', '.join(map(str, test.cells))} | {float(f'{test.p:.2g}'):g}" for test in tests}
+
+    design, validation = count("design_simpler"), count("validation_simpler")
+    for label, arm in (
+        ("5 warpings", "warpings=5"),
+        ("no warping", "warpings=1"),
+        ("no additive terms", "kernel=plain"),
+    ):
+        assert f"| {label} | {design[arm]} | – | – |" in PAGE
+    both = "kernel=plain,warpings=5"
+    assert f"| 5 warpings and no additive terms | {design[both]} | {validation[both]} |" in PAGE
+
+
 def test_the_page_has_the_log_losses() -> None:
     lines = lines_of_table(read_rows(RESULTS / "design_model_quality.csv"), "correlation=0")
     rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
