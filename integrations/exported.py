@@ -14,7 +14,8 @@ class ExportError(FmnasError):
 class EndedTrial(Protocol):
     """A trial that ended. status: one of STATUSES. evaluation: None unless it finished. Times: seconds since the epoch.
 
-    charged_seconds, suggest_seconds: of its training and of its suggestion. reason: why it did not finish.
+    epochs: what it cost. charged_seconds, suggest_seconds: of its training and of its suggestion.
+    reason: why it did not finish.
     """
 
     @property
@@ -23,6 +24,8 @@ class EndedTrial(Protocol):
     def status(self) -> str: ...
     @property
     def evaluation(self) -> Evaluation | None: ...
+    @property
+    def epochs(self) -> float: ...
     @property
     def started_at(self) -> float: ...
     @property

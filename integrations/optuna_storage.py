@@ -69,8 +69,7 @@ def _frozen_trial(ended: EndedTrial, experiment: ExportedExperiment, distributio
     from optuna.trial import FrozenTrial, TrialState
 
     trial, objective = ended.trial, ended.evaluation and ended.evaluation.objective
-    is_whole = is_full(trial.epochs, experiment.epochs) and (ended.evaluation is None or ended.evaluation.share == 1.0)
-    state = TrialState.COMPLETE if is_whole else TrialState.PRUNED
+    state = TrialState.COMPLETE if is_full(ended.epochs, experiment.epochs) else TrialState.PRUNED
     return FrozenTrial(
         number=-1,  # this and trial_id: the storage gives them
         trial_id=-1,

@@ -124,7 +124,7 @@ def _describe_source(directory: RunDirectory, state: ExperimentState) -> dict[st
 
 def _results(source: int, state: ExperimentState) -> Iterator[RecordedResult]:
     for result in state.ledger.results:
-        is_whole = result.evaluation is None or result.evaluation.share == 1.0
+        is_whole = result.epochs == result.trial.epochs  # racing did not stop it
         if result.status in CHARGED and result.trial.origin != WARM_START and is_whole:
             yield RecordedResult(
                 *(source, result.run, result.trial, result.status, result.charged_seconds),

@@ -76,7 +76,7 @@ def _drop_meaningless_values(
     if "problem" in overridden:
         sections = {name: data.get(name) for name in ("data", "objective", "checkpoints", "fixed")}
         keys = [f"{name}.{key}" for name, values in sections.items() if isinstance(values, dict) for key in values]
-        keys += ["seeds"] if "seeds" in data else []
+        keys += [key for key in ("seeds", "racing") if key in data]
         keys += ["name"] if data["name"] == problem != data["problem"] else []
     design, budget = data.get("initial_design"), data.get("budget")
     if (design == AUTHORS and changed & {"problem", "fixed"}) or ("budget" in changed and _uses_up(design, budget)):

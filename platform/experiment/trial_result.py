@@ -74,7 +74,7 @@ class TrialResult:
 
     @property
     def epochs(self) -> float:
-        """Its cost: the epochs of the trial, averaged over its trainings; fewer if it was stopped by racing."""
+        """The epochs that it costs: those of the trial, times the share of its trainings that ran."""
         share = self.evaluation.share if self.evaluation else 1.0
         return self.trial.epochs if share == 1.0 else self.trial.epochs * share
 

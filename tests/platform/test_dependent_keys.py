@@ -118,11 +118,19 @@ def test_an_initial_design_that_fits_a_smaller_budget_stays() -> None:
 
 def test_all_that_belongs_to_the_old_problem_is_left_out() -> None:
     Path("mine.py").write_text(OWN)
-    file = {**GOOD, "problem": "joint", "fidelity": {"epochs": 3}, "objective": {"flops_weight": 0.1}, "seeds": 2}
+    file = {
+        **GOOD,
+        "problem": "joint",
+        "fidelity": {"epochs": 3},
+        "objective": {"flops_weight": 0.1},
+        "seeds": 2,
+        "racing": 1,
+    }
     Path("all.yaml").write_text(yaml.safe_dump({**file, "checkpoints": {"every": 2}, "fixed": {"op1": "conv3x3"}}))
     config, (line,) = load_with_messages("all.yaml", "problem=mine.py:bowl")
     assert (config.fixed, config.checkpoints.every, config.objective.flops_weight, config.seeds) == ({}, None, None, 1)
-    for key in ("objective.flops_weight", "checkpoints.every", "fixed.op1", "seeds"):
+    assert config.racing is None
+    for key in ("objective.flops_weight", "checkpoints.every", "fixed.op1", "seeds", "racing"):
         assert key in line
 
 

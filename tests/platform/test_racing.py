@@ -129,6 +129,20 @@ def test_only_results_with_all_seeds_are_recorded(tmp_path: Path) -> None:
         assert not np.isnan(recorded["errors"]).any()
 
 
+def test_optuna_gets_what_was_stopped_as_pruned(raced: Path, tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna")
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    assert main(["export", str(raced), "--optuna", storage]) == 0
+    studies = optuna.get_all_study_summaries(storage)
+    trials = [
+        trial for study in studies for trial in optuna.load_study(study_name=study.study_name, storage=storage).trials
+    ]
+    results = fold(read_journal(raced / "journal.jsonl")).results
+    complete = sum(trial.state.name == "COMPLETE" for trial in trials)
+    assert complete == sum(result.evaluation is not None and result.evaluation.share == 1.0 for result in results)
+    assert complete < len(trials) == len(results)
+
+
 def test_retraining_has_all_its_seeds(raced: Path) -> None:
     ledger = fold(read_journal(raced / "journal.jsonl"))
     limited = [result for result in ledger.results if result.trial.stop_above is not None]
