@@ -14,8 +14,7 @@ class ExportError(FmnasError):
 class EndedTrial(Protocol):
     """A trial that ended. status: one of STATUSES. evaluation: None unless it finished. Times: seconds since the epoch.
 
-    epochs: what it cost. charged_seconds, suggest_seconds: of its training and of its suggestion.
-    reason: why it did not finish.
+    epochs, charged_seconds, suggest_seconds: what it and its suggestion cost. reason: why it did not finish.
     """
 
     @property

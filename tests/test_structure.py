@@ -40,7 +40,7 @@ LINE_BUDGETS = {
     "optimizers": 3_780,
     "trainers": 5_038,
     "baselines": 4_609,
-    "integrations": 965,
+    "integrations": 966,
     "testing": 440,
     "comparison": 4_394,
     "platform": 10_560,

@@ -20,8 +20,6 @@ from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
     from fmnas.comparison.page.tables import Table
     from fmnas.comparison.problems_report import ProblemsSummary
     from fmnas.comparison.summary import Summary
@@ -153,16 +151,13 @@ def print_problems_summary(summary: "ProblemsSummary", console: Console) -> None
 def _print_table(table: "Table", console: Console) -> None:
     """Print a table; a terminal that is too narrow for it loses the columns of LESS_IMPORTANT, which the page has."""
     unlimited = console.options.update_width(FILE_WIDTH)
-    for name in LESS_IMPORTANT:
-        if console.measure(_lay_out(table), options=unlimited).maximum <= console.width:
-            break
+    for name in ("", *LESS_IMPORTANT):  # at first with all columns
         table = table.without_column(name)
-    console.print(_lay_out(table))
+        shown = plain_table(table.header, table.rows, {"optimizer", "pair", "against", "verdict"})
+        if console.measure(shown, options=unlimited).maximum <= console.width:
+            break
+    console.print(shown)
     console.print()
-
-
-def _lay_out(table: "Table") -> "RichTable":
-    return plain_table(table.header, table.rows, {"optimizer", "pair", "against", "verdict"})
 
 
 def _result_fields(result: ExperimentResult) -> dict[str, Any]:
