@@ -20,12 +20,14 @@ try:
     from fmnas.platform.display.log import JSON, PROGRESS_MODES
     from fmnas.platform.display.summary import log_end
     from fmnas.platform.errors import ExitCode, ExperimentFailed
+    from fmnas.platform.experiment.run_directory import latest_run_directory
     from fmnas.search_spaces import FmnasError
 except KeyboardInterrupt:
     sys.exit(130)
 except ImportError as error:
     sys.exit(f"fmnas: {error}: a required package is missing or broken; install fmnas again (see README.md)")
 
+RUNS, LATEST = Path("runs"), "default: the run directory in runs/ that was written to last"
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = vars(parser.parse_args(arguments))
         command = parsed.pop("command")
         try:
-            return int(command(**parsed))
+            return int(command(**_complete(parsed)))
         except (FmnasError, ExperimentFailed, ImportError, SystemExit, BrokenPipeError) as error:
             return _report_error(error, parsed.get("progress") == JSON)
     except KeyboardInterrupt:
@@ -52,6 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.stdout.flush()
             except BrokenPipeError:  # the reader left, e.g. `| head`
                 BestEffortStream(sys.stdout).discard_output()
+
+
+def _complete(parsed: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a command with the latest run directory where none was given."""
+    if "directory" in parsed and parsed["directory"] is None:
+        return {**parsed, "directory": latest_run_directory(RUNS)}
+    if parsed.get("directories") == []:
+        return {**parsed, "directories": [latest_run_directory(RUNS)]}
+    return parsed
 
 
 def _report_error(error: BaseException, is_json: bool) -> int:
@@ -98,7 +109,7 @@ def _add_command(subparsers: Subparsers, function: Callable[..., int], has_direc
     parser = subparsers.add_parser(name, help=first[:1].lower() + first[1:], description=description)
     parser.set_defaults(command=function)
     if has_directory:
-        parser.add_argument("directory", type=Path, metavar="DIR")
+        parser.add_argument("directory", type=Path, metavar="DIR", nargs="?", help=LATEST)
     return parser
 
 
@@ -131,7 +142,7 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     status = _add_command(subparsers, commands.status, has_directory=True)
     status.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
     report = _add_command(subparsers, commands.report)
-    report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
+    report.add_argument("directories", type=Path, metavar="DIR", nargs="*", help=LATEST)
     report.add_argument("--out", type=Path, metavar="DIR", help="default: in DIR; of several: runs/report-NAMES")
     record = _add_command(subparsers, commands.record)
     record.add_argument("directories", type=Path, metavar="DIR", nargs="+")
@@ -146,8 +157,7 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     verify.add_argument("--replay", action="store_true", help="ask the optimizers again; imports code that PACK names")
     for function in (commands.replay, commands.sync):
         _add_command(subparsers, function, has_directory=True)
-    ui = _add_command(subparsers, commands.ui)
-    ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest one in runs/")
+    ui = _add_command(subparsers, commands.ui, has_directory=True)
     ui.add_argument("--port", type=_number(int, 1, 65535), default=5000, help="1 to 65535; default: 5000")
     config = _add_command(subparsers, commands.config)
     config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")

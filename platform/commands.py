@@ -20,7 +20,7 @@ from rich.text import Text
 from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
 from fmnas.platform.display.summary import ResultPrinter, print_problems_summary, print_summary
-from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
@@ -282,9 +282,9 @@ def sync(directory: Path) -> int:
     return ExitCode.DONE
 
 
-def ui(directory: Path | None, port: int) -> int:
+def ui(directory: Path, port: int) -> int:
     """Open MLflow's UI on the store of a run directory."""
-    run_dir = run_directory(directory or _latest_run_directory(Path("runs")))
+    run_dir = run_directory(directory)
     console = make_console()
     print_line(console, f"starting MLflow's UI on the store of {run_dir.root}")
     from fmnas.platform.experiment.configuration import require_tracking
@@ -298,14 +298,6 @@ def ui(directory: Path | None, port: int) -> int:
     experiment = tracking.experiment or state.config.name
     open_ui(tracking_uri(tracking, run_dir), port, experiment, state.ledger.id, partial(print_line, console))
     return ExitCode.DONE
-
-
-def _latest_run_directory(folder: Path) -> Path:
-    journals = folder.glob("*/journal.jsonl")
-    latest = max(journals, key=lambda path: path.stat().st_mtime, default=None)
-    if latest is None:
-        raise RunDirectoryError(f"{folder} has no run directory: use fmnas ui DIR")
-    return latest.parent
 
 
 def config(config: str, overrides: Sequence[str]) -> int:

@@ -41,8 +41,8 @@ class ProblemEntry:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is a file of recorded results."""
-        return split_reference(self.use)[0] == RECORDED
+        """Whether its evaluations are recorded results, or drawn from a surrogate of them: nothing is trained."""
+        return split_reference(self.use)[0] == RECORDED or self.use.startswith("fmnas.trainers.surrogate.")
 
     @property
     def configurable(self) -> ConfigurableProblem:
@@ -74,6 +74,9 @@ class ProblemEntry:
 
 SUMMARIES = {
     "images.problem": {"joint": "NASNet cell and SGD schedule on images: 12 discrete and 6 continuous variables"},
+    "surrogate.problem": {
+        "joint_recorded": "the same without training: a surrogate of recorded trainings of 3 epochs, with their noise",
+    },
     "images.vae": {
         "vae_fmnist_small": "MiVaBO's variational autoencoder on 6,000 images: 25 discrete (constrained), 3 continuous",
     },

@@ -38,7 +38,7 @@ READERS = {"report", "mlflow", "display"}
 LINE_BUDGETS = {
     "search_spaces": 1_302,
     "optimizers": 3_780,
-    "trainers": 5_038,
+    "trainers": 5_410,
     "baselines": 4_609,
     "integrations": 966,
     "testing": 440,
@@ -60,6 +60,7 @@ SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 """Where a file is one method, one function or one figure, as small as that is."""
 MAY_BE_SHORT = {
     *("optimizers/gp/slice_sampling.py", "platform/runner/racing.py"),
+    *("trainers/surrogate/problem.py", "trainers/surrogate/trees.py"),
     *("search_spaces/errors.py", "search_spaces/files.py"),
 }
 
@@ -210,7 +211,7 @@ def test_the_wheel_holds_the_tree(wheel: Path) -> None:
     data = [
         path
         for package in DEPENDENCIES
-        for kind in ("yaml", "j2", "css", "csv.gz", "json")
+        for kind in ("yaml", "j2", "css", "csv.gz", "json", "npz")
         for path in (ROOT / package).rglob(f"*.{kind}")
     ]
     tree = {f"fmnas/{relative(path)}" for path in (*MODULES, *data)}

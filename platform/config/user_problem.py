@@ -34,7 +34,7 @@ def fill_problem_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
         name = find_plugins("fmnas.problems").get(name, name)
     try:
         entry = find_entry(name)
-        if entry is None or not is_user_defined(name):
+        if entry is None or not (is_user_defined(name) or entry.is_recorded):
             has_epochs = entry is not None and not entry.takes_milliseconds and entry.problem().epochs > 1
             return dict(data) if has_epochs else {"fidelity": {"epochs": 1}, **data}
         from fmnas.comparison.analysis.trials import is_column

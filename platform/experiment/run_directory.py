@@ -128,6 +128,15 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
     return directory
 
 
+def latest_run_directory(folder: Path) -> Path:
+    """Return the run directory in a folder whose journal was written last. Raises RunDirectoryError without one."""
+    with readable(folder):
+        journals = [(path.stat().st_mtime, path) for path in folder.glob("*/journal.jsonl")]
+    if not journals:
+        raise RunDirectoryError(f"{folder} has no run directory: name one, as in `fmnas status DIR`")
+    return max(journals)[1].parent
+
+
 def new_run_directory(path: Path) -> RunDirectory:
     """Return a run directory for a new experiment. Raises RunDirectoryError if it has anything in it."""
     directory = RunDirectory(path)

@@ -235,18 +235,25 @@ def test_a_report_that_cannot_be_written_names_the_command_to_resume(copied: Pat
     assert "report" in output.err
 
 
-def test_the_ui_needs_a_directory_with_tracking(
-    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_the_ui_needs_a_directory_with_tracking(copied: Path, capsys: Capture) -> None:
     (copied / "config.yaml").unlink()
     assert "tracking.enabled" in run_refused(["ui", str(copied)], capsys)
-    for age, name in enumerate(("newer", "older")):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "journal.jsonl").touch()
-        os.utime(tmp_path / "runs" / name / "journal.jsonl", (1e9 - age, 1e9 - age))
-    assert commands._latest_run_directory(tmp_path / "runs").name == "newer"
-    monkeypatch.chdir(copied)
-    assert "fmnas ui DIR" in run_refused(["ui"], capsys)
+
+
+@pytest.mark.parametrize("command", ["status", "report"])
+def test_without_a_directory_it_is_the_latest_one(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "runs" in run_refused([command], capsys)
+    (tmp_path / "runs" / "older").mkdir(parents=True)
+    (tmp_path / "runs" / "older" / "journal.jsonl").touch()
+    os.utime(tmp_path / "runs" / "older" / "journal.jsonl", (1e9, 1e9))
+    copied.rename(tmp_path / "runs" / "newer")
+    assert main([command]) == 0
+    output = capsys.readouterr().out
+    assert "newer" in output
+    assert "older" not in output
 
 
 @pytest.mark.parametrize(

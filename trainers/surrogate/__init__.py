@@ -1,0 +1,1 @@
+"""A surrogate of the joint problem: what recorded trainings say of those that were not recorded."""
