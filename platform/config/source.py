@@ -30,9 +30,9 @@ def read_source(source: str | Path) -> tuple[Path, str]:
 
 
 def shipped_configs() -> dict[str, str]:
-    """Name -> text of the configurations that come with the package; those in a folder are FOLDER/NAME."""
+    """Name -> text of the configurations that come with the package; those of the papers' tables are paper/NAME."""
     folder = Path(configs.__path__[0])
-    paths = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("*/*.yaml"))]
+    paths = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("paper/*.yaml"))]
     return {path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED_TRIALS = 4
 """Running trials that a row of a table lists."""
+EPOCHS, EVALUATIONS = "epochs", "evaluations"
 
 
 def estimate_eta(work: Sequence[tuple[float, float]], seconds: float) -> float | None:
@@ -28,6 +29,11 @@ def budget_fields(runs: Collection["RunProgress"]) -> dict[str, Any]:
     """Return the epochs that all runs have spent together, their budget, and the spent share."""
     spent, budget = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
     return {"spent_epochs": spent, "budget_epochs": budget, "spent_share": round(spent / budget, 6)}
+
+
+def budget_unit(full_epochs: int) -> str:
+    """Return what budgets are shown in. full_epochs: of a trial at full fidelity; 1 for a problem without epochs."""
+    return EPOCHS if full_epochs > 1 else EVALUATIONS
 
 
 def format_duration(seconds: float | None) -> str:

@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fmnas.platform.display.formatting import (
+    EPOCHS,
     budget_fields,
+    budget_unit,
     estimate_eta,
     format_activity,
     format_duration,
@@ -75,6 +77,7 @@ class Progress(Observer):
     def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
         """Show the table, and report that work begins."""
         self._state, self._pool, self._started_at = state, pool, self._elapsed()
+        self._unit = budget_unit(state.ledger.full_epochs)
         self._done_before = {run.name: run.budget.spent for run in state.ledger.runs.values()}
         self._trials |= {key: pending.trial for key, pending in state.ledger.pending.items()}
         config = state.config
@@ -131,7 +134,7 @@ class Progress(Observer):
         self._running[event.run, trial.id] = self._elapsed(), trial.epochs
         attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
         is_short = self._state.config.workers.is_in_driver
-        line = f"{_trial_text(event.run, trial, attempt)}  starts on {short_worker_name(event.worker)}"
+        line = f"{self._trial_text(event.run, trial, attempt)}  starts on {short_worker_name(event.worker)}"
         self._log_event(event, line, logging.DEBUG if is_short else logging.INFO)
 
     def _on_result(self, event: Finished | Failed | Lost, result: TrialResult) -> None:
@@ -144,8 +147,8 @@ class Progress(Observer):
         value = format_value(evaluation.objective) if evaluation else f"{result.status}: {result.reason}"
         diverged = "  diverged" if evaluation and evaluation.diverged else ""
         line = (
-            f"{_trial_text(run.name, result.trial)}  {value}{diverged}  best {format_value(run.incumbent)}  "
-            f"epochs {run.budget.spent}/{run.budget.epochs}"
+            f"{self._trial_text(run.name, result.trial)}  {value}{diverged}  best {format_value(run.incumbent)}  "
+            f"{self._unit} {run.budget.spent}/{run.budget.epochs}"
         )
         level = logging.INFO if result.status == FINISHED else logging.WARNING
         facts = {"incumbent": run.incumbent, "run_epochs": run.budget.spent}
@@ -215,7 +218,7 @@ class Progress(Observer):
         )
         value = "test error" if self._retraining else "best"
         table = Table(box=None, pad_edge=False)
-        for name in ("run", "", "done" if self._retraining else "epochs", value, "now", "left"):
+        for name in ("run", "", "done" if self._retraining else self._unit, value, "now", "left"):
             is_text = name in ("run", "now")
             table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
         for row in rows:
@@ -244,6 +247,6 @@ class Progress(Observer):
             return format_activity(trials)
         return "waiting" if row.left else "done"
 
-
-def _trial_text(run: str, trial: Trial, attempt: str = "") -> str:
-    return f"{run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{attempt})"
+    def _trial_text(self, run: str, trial: Trial, attempt: str = "") -> str:
+        epochs = f", {trial.epochs} ep" if self._unit == EPOCHS else ""
+        return f"{run}  trial {trial.id} ({trial.origin}{epochs}{attempt})"

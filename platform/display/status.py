@@ -35,6 +35,7 @@ from fmnas.platform.config.schema import SIMULATED
 from fmnas.platform.display.console import print_line
 from fmnas.platform.display.formatting import (
     budget_fields,
+    budget_unit,
     estimate_eta,
     format_activity,
     format_duration,
@@ -85,6 +86,7 @@ def collect_status(directory: RunDirectory, now: float | None = None) -> dict[st
         "driver": {key: driver.get(key) for key in ("host", "pid", "since")} if driver else None,
         "resume_command": None if is_over else f"{program_name()} {directory.command('resume')}",
         **budget_fields(ledger.runs.values()),
+        "unit": budget_unit(ledger.full_epochs),
         "seconds_left": None if since is None else _seconds_left(ledger, begun, now - since),
         "workers_busy": None if state == STATES[DriverWork.RETRAINING] else len(running),
         "workers": (driver or {}).get("workers"),
@@ -163,9 +165,10 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
     title = f"{facts['name']} ({display_name(facts['problem'])}) in {facts['directory']}: {facts['state']}{process}"
     print_line(console, title)
     console.print(_table(facts))
+    spent = f"{facts['spent_epochs']}/{facts['budget_epochs']} {facts['unit']}"
     print_line(
         console,
-        f"{facts['spent_share']:.0%} of all budgets spent ({facts['spent_epochs']}/{facts['budget_epochs']} epochs), "
+        f"{facts['spent_share']:.0%} of all budgets spent ({spent}), "
         f"{'-' if facts['workers_busy'] is None else facts['workers_busy']}{workers} workers busy, "
         f"{format_duration(facts['seconds_left'])} left",
     )
@@ -190,7 +193,7 @@ def _table(facts: Mapping[str, Any]) -> Table:
         objective, trial = (format_value(best["objective"]), str(best["trial"])) if best else ("-", "-")
         epochs = f"{run['spent_epochs']}/{run['budget_epochs']}"
         rows.append((run["run"], objective, trial, trials, epochs, _activity(run, facts["state"])))
-    return plain_table(("run", "incumbent", "trial", "trials", "epochs", "now"), rows, {"run", "now"})
+    return plain_table(("run", "incumbent", "trial", "trials", facts["unit"], "now"), rows, {"run", "now"})
 
 
 def _activity(run: Mapping[str, Any], state: str) -> str:

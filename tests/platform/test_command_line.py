@@ -15,7 +15,6 @@ import pytest
 import yaml
 from support import journal_dicts
 
-from fmnas.platform import commands
 from fmnas.platform.cli import main
 from fmnas.platform.display.summary import program_name
 

@@ -64,9 +64,9 @@ class Workers:
 
 
 class Scene:
-    """The progress of two runs with a budget of five full trainings of three epochs each. now: its clock."""
+    """The progress of two runs with a budget of five full trainings. now: its clock."""
 
-    def __init__(self, mode: str = JSON, console: Console | None = None) -> None:
+    def __init__(self, mode: str = JSON, console: Console | None = None, epochs: int = 3) -> None:
         self.console, self.now = console or make_console(), 100.0
         config = check_config(
             {
@@ -75,12 +75,12 @@ class Scene:
                 "optimizers": ["random", "bohb"],
                 "initial_design": 1,
                 "budget": {"evaluations": 5},
-                "fidelity": {"epochs": 3},
+                "fidelity": {"epochs": epochs},
                 "workers": {"kind": "ray"},
             },
             "here",
         )
-        self.ledger = fold([Begun("1", 3, config.model_dump(mode="json"), 0.0)])
+        self.ledger = fold([Begun("1", epochs, config.model_dump(mode="json"), 0.0)])
         self.progress = Progress(mode, self.console, elapsed=lambda: self.now)
         self.pool = Workers()
         self.progress.on_start(ExperimentState(build_experiment(config), self.ledger), self.pool)
@@ -104,6 +104,15 @@ class Scene:
         console = make_console(width=width)
         console.print(self.progress.render())
         return text_of(console)
+
+
+@pytest.mark.parametrize(("epochs", "shown", "hidden"), [(1, "evaluations", " ep"), (3, "epochs", "evaluations")])
+def test_a_problem_without_epochs_counts_evaluations(epochs: int, shown: str, hidden: str) -> None:
+    scene = Scene(LINES, epochs=epochs)
+    scene.finish(0)
+    for text in (text_of(scene.console), scene.table()):
+        assert shown in text
+        assert hidden not in text
 
 
 def test_the_mode_is_live_in_a_terminal_and_lines_elsewhere() -> None:

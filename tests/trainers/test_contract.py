@@ -16,13 +16,15 @@ from fmnas.trainers import EvaluationStoppedError, Problem, TrainerError
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
+from fmnas.trainers.problem import Hardware
 from fmnas.trainers.split import Split
+from fmnas.trainers.surrogate.problem import JOINT_RECORDED, SurrogateTrainer
 from fmnas.trainers.tables.boosting import DIGITS_SPACE, FASHION_MNIST_SPACE, BoostingTrainer
 from fmnas.trainers.tables.decision_trees import DT_WINE, mean_error
 from fmnas.trainers.tables.support_vectors import NUSVR_DIABETES, rmse
 from fmnas.trainers.tables.tables import digits_table, sklearn_table
 
-AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
+AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer | SurrogateTrainer
 BOOSTING = {"boosting, last round": (DIGITS_SPACE, False), "boosting, best round": (FASHION_MNIST_SPACE, True)}
 SYNTHETIC = {
     name: row.target for name, row in PROBLEMS.items() if isinstance(row.target, Problem) and row.target.function
@@ -31,7 +33,7 @@ FITS = {
     "support vectors": (NUSVR_DIABETES.space, partial(rmse, sklearn_table("diabetes"))),
     "a decision tree": (DT_WINE.space, partial(mean_error, sklearn_table("wine"))),
 }
-NAMES = ("images", *FITS, *BOOSTING, *SYNTHETIC)
+NAMES = ("images", "a surrogate", *FITS, *BOOSTING, *SYNTHETIC)
 
 
 @pytest.fixture(params=NAMES)
@@ -39,6 +41,8 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
     """Makes a trainer of each kind, with a constant clock."""
     if request.param == "images":
         return lambda: ImageTrainer(noise_split, Settings(seeds=2, batch_size=12), clock=lambda: 0.0)
+    if request.param == "a surrogate":
+        return lambda: JOINT_RECORDED.build(JOINT_RECORDED.load(), Hardware())
     if request.param in FITS:
         return lambda: FunctionTrainer(*FITS[request.param], clock=lambda: 0.0)
     if request.param in BOOSTING:
