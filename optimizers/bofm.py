@@ -38,7 +38,7 @@ MODES: dict[ModeName, Mode] = {
 class BOFM(BayesianOptimizer):
     """A Gaussian process with a frequency-modulated kernel, expected improvement, and alternating search.
 
-    kernel: "modlap" is the paper's method; docs/bo-fm.md describes the others.
+    kernel: "modlap" is the paper's method; docs/bo-fm-measurements.md describes the others.
     mode: one of MODES, or a custom Mode.
     evaluations: not used; accepted because other optimizers need the budget.
     The other parameters are those of `BayesianOptimizer`.
