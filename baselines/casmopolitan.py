@@ -1,10 +1,6 @@
 """CASMOPOLITAN: local Bayesian optimization of mixed variables in trust regions (Wan et al. 2021, ICML).
 
-With s = exp(l a), a the share of discrete variables in which two points agree (the transformed overlap), and m an
-isotropic Matern-5/2 of the continuous parts, the kernel is
-
-    r = (1 - lambda) (s + m) + lambda s m,  lambda = 1/2
-
+The kernel (casmopolitan_model.py) mixes the overlap of the discrete variables with a Matern-5/2 of the continuous ones.
 The model uses the ranks (the copula transform) of the results since the last restart. Augmented expected improvement
 below the mean at the best result is maximised in a trust region around it (trust_region.py). When the region is
 exhausted, the confidence bound of a second process over the best results of all regions selects the next centre.
@@ -32,8 +28,7 @@ As in the source, a new region starts with new points and does not reuse results
 restart spends up to 20 trials on random points. On Func2C with 200 evaluations and five seeds, neither the source's
 ball nor a fixed noise was better.
 
-Limitation: the overlap only distinguishes equal and different values of a nominal variable or vertices of a graph;
-edges only define the search's neighbours.
+Limitation: edges of graphs only define the search's neighbours.
 """
 
 from collections.abc import Sequence
@@ -41,18 +36,13 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy.special import ndtri
-from torch import Tensor
 
+from fmnas.baselines.casmopolitan_model import CasmopolitanKernel, Copula
 from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
-from fmnas.optimizers.gp.autograd_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.fit import FitError, FitSettings
-from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.output_warping import Warping
-from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, is_new, standardise, unfittable_reason
 from fmnas.optimizers.gp.region import HammingBall, Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
@@ -60,53 +50,11 @@ from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.optimizer import Suggestion
 from fmnas.search_spaces import Configuration, Evaluation, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
-from fmnas.search_spaces.variables import Floats
 
 MAX_REGION_POINTS = 20  # results before a new region is modelled: a warm start's design may have hundreds
 RESTART_WEIGHT = 1.96  # of the deviation, in the bound that selects a new centre
 REGION_DRAWS = 100  # draws in a new region to find a new point
 RESTART_NOTE = "start of a new trust region"
-
-
-class CasmopolitanKernel(PairKernel):
-    """The formula above; if a space lacks one kind of variables, only the other part."""
-
-    def __init__(self, space: Space, mix: float = 0.5) -> None:
-        super().__init__(ordered_overlap_tables(space))
-        self.mix, self._kinds = mix, (bool(space.continuous), bool(space.discrete))
-        theta = Parameter("theta", 1, (1e-2, 1e1), LogUniform(-3.0, 1.0))
-        agreement = Parameter("l", 1, (1e-2, 2.5), LogUniform(-2.0, 0.9))
-        self.parameters = (theta,) * self._kinds[0] + (agreement,) * self._kinds[1]
-
-    def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
-        """Return the correlations."""
-        continuous, discrete = self._kinds
-        if not continuous:
-            return (values["l"] * a).exp()
-        m = matern52(x2 / values["theta"].square())
-        if not discrete:
-            return m
-        s = (values["l"] * a).exp()
-        return (1.0 - self.mix) * (s + m) + self.mix * s * m
-
-
-def ordered_overlap_tables(space: Space) -> list[Tensor]:
-    """Return overlap tables in which two of n ordered values agree by 1 - distance / n."""
-    tables = overlap_tables(space)
-    for p, variable in enumerate(space.discrete):
-        if variable.ordered:
-            index = torch.arange(len(variable.vertices), dtype=torch.float64)
-            distance = (index[:, None] - index).abs()
-            tables[p] = (1.0 - distance / len(index)) / len(tables)
-    return tables
-
-
-class Copula(Warping):
-    """Normal quantiles of the ranks divided by n + 1; equal objectives get the highest of their ranks."""
-
-    def apply(self, y: Floats) -> Floats:
-        """Map y [n] to z [n]."""
-        return np.asarray(ndtri(np.searchsorted(np.sort(y), y, side="right") / (len(y) + 1)))
 
 
 class Casmopolitan(BayesianOptimizer):

@@ -7,8 +7,7 @@ trained on five results, mostly of the best. A graph that often fails to improve
 
 | changed | source | here | reason |
 |---|---|---|---|
-| reward | the objective, which is minimised | from 0 for the worst result to 1 for the best | an error of sign; \
-`reward: published` has it |
+| reward | the objective | from 0 for the worst result to 1 for the best | an error of sign (`reward: published`) |
 | gamma of the bandits | not bounded | at most 1 | otherwise probabilities may be negative |
 | a single hub | paper: alone; code: with two others | alone | |
 | training | size of its batches not known | one result after another | |

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.baselines.bodi import BODi, DictionaryKernel, draw_anchors
+from fmnas.baselines.bodi import BODi
+from fmnas.baselines.dictionary_kernel import DictionaryKernel, draw_anchors
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from fmnas.baselines.casmopolitan import Casmopolitan, CasmopolitanKernel, Copula
+from fmnas.baselines.casmopolitan import Casmopolitan
+from fmnas.baselines.casmopolitan_model import CasmopolitanKernel, Copula
 from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LogEI

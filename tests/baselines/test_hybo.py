@@ -24,7 +24,8 @@ from fmnas.baselines.additive_kernel import (
     log_prior_noise,
     log_prior_shape,
 )
-from fmnas.baselines.hybo import AveragedSurface, HyBO, Process
+from fmnas.baselines.additive_process import AveragedSurface, Process
+from fmnas.baselines.hybo import HyBO
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points
