@@ -125,7 +125,7 @@ class AveragedSurface:
 
 
 def neighbours(point: Points, region: Region, most: int, rng: np.random.Generator) -> Points:
-    """Return at most so many neighbours of one point, drawn at random."""
+    """Return at most `most` neighbours of one point, drawn at random."""
     if not region.has_moves:
         return point.select(slice(0))
     k = region.neighbours(point)[0].nonzero()[:, 0].numpy()

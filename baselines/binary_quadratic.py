@@ -12,7 +12,7 @@ that has just changed, unless the result is the best so far.
 | S | | problems, or starts |
 | P, b, G, K, N, V | | as in binary_codes.py |
 | constant, linear, pairs | [S], [S, b], [S, b, b] | coefficients; pairs are symmetric with a zero diagonal |
-| level | [S, K] | f without the terms of other groups alone, for each value of a group, the rest as it is |
+| level | [S, K] | f without the terms of other groups alone, for each value of a group, the rest unchanged |
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ over the samples, and maximised by hill climbing to graph neighbours and CMA-ES 
 
 | changed | source | here | reason |
 |---|---|---|---|
-| objective | as it is | standardised | the priors presume values of order 1 |
+| objective | unchanged | standardised | the priors presume values of order 1 |
 | log noise of the first state | mean(y) / 1000, taken as a logarithm | log(var(y) / 1000) | a slip |
 | upper end in the doubling | has the density of the lower end | its own density | a slip |
 | width of the first interval | 0.9 to 0.1, tried in turn | 1; 0.5 for q; half the range for the mean | |

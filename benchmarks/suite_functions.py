@@ -129,7 +129,7 @@ def gear_train(configuration: Configuration) -> float:
 
 
 def bits_problem(count: int, energy: Callable[[Vector], float]) -> Problem:
-    """Return a function of the signs of so many bits."""
+    """Return a function of the signs of `count` bits."""
 
     @objective([Nominal(f"h{j}", (0, 1)) for j in range(count)])
     def value(configuration: Configuration) -> float:

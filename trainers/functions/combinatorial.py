@@ -79,7 +79,7 @@ def pest_control(configuration: Mapping[str, Any]) -> float:
 
 @cache
 def _draw_pests(b: float) -> Floats:
-    """Return the draws of Beta(1, b) for all fields: the generator begins anew for each."""
+    """Return the draws of Beta(1, b) for all fields: the generator is seeded again for each."""
     return np.random.RandomState(PESTS_SEED).beta(1.0, b, FIELDS)
 
 

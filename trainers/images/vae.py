@@ -1,8 +1,8 @@
 """A variational autoencoder on FashionMNIST, small enough for a CPU; the space is that of MiVaBO (vae_space.py).
 
 The objective is the negative log-likelihood of held-out images in nats, estimated with 32 importance samples each
-(Burda et al. 2015). Images are binarised: pixels are drawn with their grey levels as probabilities, for training anew
-in each step.
+(Burda et al. 2015). Images are binarised: pixels are drawn with their grey levels as probabilities; for training they
+are drawn again in each step.
 
 | | MiVaBO | vae_fmnist_small |
 |---|---|---|

@@ -1,0 +1,68 @@
+"""The BO-FM paper's claim on the surrogate: BO-FM after 200 evaluations against others that have up to 600.
+
+    fmnas run joint_recorded -o 'optimizers=[bo-fm]' -o budget.evaluations=200 -o seed=N --out runs/claim-bo-fm
+    fmnas run joint_recorded -o 'optimizers=[{name: regularized-evolution, population: 50, tournament: 15},
+        {name: bohb, min_epochs: 1}, random]' -o budget.evaluations=600 -o seed=N --out runs/claim-others
+    python benchmarks/paper_claim.py runs/claim-bo-fm runs/claim-others --evaluations 200 --against 200 400 600
+
+Both with `-o hypotheses=all`. Differences are of the best objectives, with 95% bootstrap intervals; the p of the paired
+tests are corrected for all rows. A repeat of bo-fm is paired with the same repeat of another: they have the same
+initial design (BOHB has none).
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fmnas.api import load_run
+from fmnas.comparison.analysis.checkpoints import values_at
+from fmnas.comparison.analysis.paired_tests import PairedTest, compare
+
+REFERENCE = "bo-fm"
+Values = Mapping[int, float]
+"""Repeat -> best objective."""
+
+
+def best_after(
+    mine: pd.DataFrame, others: pd.DataFrame, epochs: int, against: Sequence[int]
+) -> dict[str, dict[int, float]]:
+    """Return the best objectives of bo-fm after these epochs, and of each other optimizer after each of `against`.
+
+    mine, others: the curves of reports.
+    """
+    values = {REFERENCE: values_at(mine, epochs)[REFERENCE]}
+    for name in sorted(others["optimizer"].unique()):
+        values |= {f"{name} after {budget}": values_at(others, budget)[name] for budget in against}
+    return values
+
+
+def lines_of_tests(tests: Sequence[PairedTest], values: Mapping[str, Values]) -> Iterator[str]:
+    """Yield a table with a row per test of bo-fm against another."""
+    yield f"| {REFERENCE} against | difference | lower, equal, higher | p (Holm) |"
+    yield "|---|---|---|---|"
+    for test in tests:
+        pairs = [values[REFERENCE][repeat] - other for repeat, other in values[test.second].items()]
+        signs = sum(d < 0 for d in pairs), sum(d == 0 for d in pairs), sum(d > 0 for d in pairs)
+        interval = f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})"
+        yield f"| {test.second} | {interval} | {', '.join(map(str, signs))} | {test.p_corrected:.4f} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("mine", type=Path)
+    parser.add_argument("others", type=Path)
+    parser.add_argument("--evaluations", type=int, default=200, help="of bo-fm")
+    parser.add_argument("--against", type=int, nargs="+", default=[200, 400, 600], help="evaluations of the others")
+    parser.add_argument("--epochs", type=int, default=3, help="of an evaluation")
+    arguments = parser.parse_args()
+    mine, others = (load_run(folder).curves for folder in (arguments.mine, arguments.others))
+    budgets = [count * arguments.epochs for count in arguments.against]
+    values = best_after(mine, others, arguments.evaluations * arguments.epochs, budgets)
+    print("\n".join(lines_of_tests(compare(values, REFERENCE).pairs, values)))
+
+
+if __name__ == "__main__":
+    main()
