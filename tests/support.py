@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fmnas.platform.config.schema import Config
 from fmnas.platform.experiment.events import FORMAT, Begun, Event, event_to_dict
 from fmnas.platform.experiment.experiment import build_experiment
@@ -48,3 +50,23 @@ def restore_run(root: Path) -> ExperimentState:
     state = load_state(directory)
     experiment = build_experiment(state.config, state.ledger.warm_starts)
     return restore_state(experiment, read_journal(directory.journal))
+
+
+def curves_of_ends(**ends: list[float]) -> pd.DataFrame:
+    """A report's table of two repeats: every optimizer has 9 after one epoch, and its end after three."""
+    rows = [
+        {
+            "run": f"{name}/repeat-{repeat}",
+            "optimizer": name,
+            "repeat": repeat,
+            "trial": trial,
+            "epochs": epochs,
+            "evaluations": epochs,
+            "objective": value,
+            "incumbent": value,
+        }
+        for name, values in ends.items()
+        for repeat, end in enumerate(values)
+        for trial, (epochs, value) in enumerate([(1, 9.0), (3, end)])
+    ]
+    return pd.DataFrame(rows)

@@ -2,14 +2,14 @@
 
 import pandas as pd
 import paper_claim
-from test_verdicts import curves
+from support import curves_of_ends
 
 from fmnas.comparison.analysis.paired_tests import compare
 
 
 def test_others_have_more_epochs() -> None:
     """After one epoch every optimizer has 9; after three its end."""
-    mine, others = curves(**{"bo-fm": [2.0, 3.0]}), curves(other=[1.0, 5.0])
+    mine, others = curves_of_ends(**{"bo-fm": [2.0, 3.0]}), curves_of_ends(other=[1.0, 5.0])
     values = paper_claim.best_after(mine, others, 3, [1, 3])
     assert values == {
         "bo-fm": {0: 2.0, 1: 3.0},
@@ -24,5 +24,5 @@ def test_others_have_more_epochs() -> None:
 
 
 def test_only_the_reference_is_taken_from_the_first_run() -> None:
-    mine = pd.concat([curves(**{"bo-fm": [2.0, 3.0]}), curves(extra=[0.0, 0.0])])
-    assert set(paper_claim.best_after(mine, curves(other=[1.0, 1.0]), 3, [3])) == {"bo-fm", "other after 3"}
+    mine = pd.concat([curves_of_ends(**{"bo-fm": [2.0, 3.0]}), curves_of_ends(extra=[0.0, 0.0])])
+    assert set(paper_claim.best_after(mine, curves_of_ends(other=[1.0, 1.0]), 3, [3])) == {"bo-fm", "other after 3"}
