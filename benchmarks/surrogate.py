@@ -8,9 +8,10 @@ The settings of the last file are those of the problem. A trial is seen at its l
 validated on as many images, at each epoch.
 
 `validate` predicts every result at full fidelity by models that saw no training of its network and schedule: in ten
-parts (`uniform` and all), and for each optimizer by models that saw no trial of its own. Kendall's tau of predicted and
-recorded objective; of the best hundred, too: those that have the lowest recorded objectives. Noise: in how many cases
-the error of one seed lies in the interval that the predicted deviation says, around the mean of the other seeds.
+parts, and for each optimizer by models that saw none of its trials. Kendall's tau of predicted and
+recorded objective; of the best hundred, too: those that have the lowest recorded objectives. The last row says what
+the noise alone would leave of them. Noise: how often the error of one seed is in the interval that the predicted
+deviation gives, around the mean of the other seeds.
 """
 
 import argparse
@@ -46,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 """Of the gradient boosting behind each model."""
 PARTS = 10
-LEVELS = (0.5, 0.9)
+LEVELS, DRAWS = (0.5, 0.9), 20
 
 
 @dataclass(frozen=True)
@@ -257,13 +258,17 @@ def lines_of_accuracy(recorded: Recorded, weight: float) -> Iterator[str]:
     every = predict_in_parts(recorded)
     yield "| predicted results | number | R2 of log error | tau | tau of the best hundred | of the best tenth |"
     yield "|---|---|---|---|---|---|"
-    yield _accuracy("all, in ten parts", recorded, full, {name: values[full] for name, values in every.items()}, weight)
+    of_full = {name: values[full] for name, values in every.items()}
+    yield _accuracy("all, in ten parts", recorded, full, of_full, weight)
     optimizers = sorted({one.optimizer for one in recorded.observations})
     for optimizer in optimizers if len(optimizers) > 1 else ():
         rows = recorded.optimizer_is(optimizer)
         predicted = predict_optimizer(recorded, optimizer)
         kept = {name: values[full[rows]] for name, values in predicted.items()}
         yield _accuracy(f"{optimizer}, by the others", recorded, rows & full, kept, weight)
+    ratios = weight * np.array([one.flops_ratio for one, kept in zip(recorded.observations, full, strict=True) if kept])
+    taus = taus_of_truth(of_full, ratios, len(recorded.observations[0].errors))
+    yield f"| were the predictions the truth | {full.sum()} | - | " + " | ".join(f"{tau:.2f}" for tau in taus) + " |"
     yield ""
     yield from lines_of_noise(recorded, every)
 
@@ -274,8 +279,30 @@ def _accuracy(label: str, recorded: Recorded, rows: Any, predicted: dict[str, Fl
     truth = np.array([one.errors for one in chosen]).mean(axis=1) + ratios
     objective, logs = expected_errors(predicted) + ratios, recorded.targets["error"][rows]
     r2 = 1.0 - np.nanmean((logs - predicted["error"]) ** 2) / np.nanvar(logs)
-    taus = [tau_of_best(objective, truth, count) for count in (len(truth), 100, round(len(truth) / 10))]
+    taus = taus_of_best(objective, truth)
     return f"| {label} | {len(truth)} | {r2:.2f} | " + " | ".join(f"{tau:.2f}" for tau in taus) + " |"
+
+
+def taus_of_best(predicted: Floats, truth: Floats) -> list[float]:
+    """Return Kendall's tau of all results, of the best hundred, and of the best tenth."""
+    return [tau_of_best(predicted, truth, count) for count in (len(truth), 100, round(len(truth) / 10))]
+
+
+def taus_of_truth(predicted: dict[str, Floats], ratios: Floats, seeds: int) -> Floats:
+    """Return the taus if the predictions were the truth, which is measured with `seeds` trainings; mean of DRAWS.
+
+    ratios: what the FLOPs add to the objective.
+    """
+    rng, count = np.random.default_rng(0), len(ratios)
+    objective = expected_errors(predicted) + ratios
+    taus = []
+    for _ in range(DRAWS):
+        scores = np.exp(predicted["spread"])[:, None] * rng.standard_normal((count, seeds))
+        errors = np.minimum(np.exp(predicted["error"][:, None] + scores), GUESSING_ERROR)
+        guesses = rng.random((count, seeds)) < predicted["guessing"][:, None]
+        measured = np.where(guesses, GUESSING_ERROR, errors).mean(axis=1) + ratios
+        taus.append(taus_of_best(objective, measured))
+    return np.mean(taus, axis=0)
 
 
 def tau_of_best(predicted: Floats, truth: Floats, count: int) -> float:

@@ -62,3 +62,16 @@ def test_tau_of_the_best_leaves_out_the_rest() -> None:
     predicted = np.array([1.0, 2.0, 3.0, 0.0, 0.5])
     assert fitting.tau_of_best(predicted, truth, 3) == 1.0
     assert fitting.tau_of_best(predicted, truth, 5) < 0.5
+
+
+def test_without_noise_the_truth_is_ordered_perfectly() -> None:
+    rng = np.random.default_rng(0)
+    predicted = {
+        "error": np.log(rng.uniform(0.2, 0.4, 300)),
+        "spread": np.full(300, -30.0),
+        "guessing": np.zeros(300),
+    }
+    assert fitting.taus_of_truth(predicted, np.zeros(300), 4) == pytest.approx([1.0, 1.0, 1.0])
+    noisy = fitting.taus_of_truth({**predicted, "spread": np.full(300, np.log(0.3))}, np.zeros(300), 4)
+    assert all(noisy < 0.8)
+    assert noisy[1] < noisy[0]
