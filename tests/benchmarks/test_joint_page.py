@@ -1,0 +1,61 @@
+"""docs/joint.md and the README say what the recorded trainings have."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fmnas.trainers.recorded_table import read_table
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RECORDED = ROOT / "benchmarks" / "results" / "recorded"
+PAGE = (ROOT / "docs" / "joint.md").read_text()
+README = " ".join((ROOT / "README.md").read_text().split())
+EPOCHS, FULL = 90, 3
+
+
+@pytest.fixture(scope="module")
+def ends() -> dict[str, list[float]]:
+    """The best objective of each run after EPOCHS, by optimizer."""
+    table = read_table(RECORDED / "joint_comparison.npz")
+    columns = (table.arrays[name].tolist() for name in ("run", "trial", "epochs", "objective"))
+    spent: dict[str, int] = defaultdict(int)
+    best: dict[str, float] = defaultdict(lambda: np.inf)
+    for run, _, epochs, objective in sorted(zip(*columns, strict=True)):
+        spent[run] += epochs
+        if spent[run] <= EPOCHS and epochs == FULL:
+            best[run] = min(best[run], objective)
+    values = defaultdict(list)
+    for run, objective in best.items():
+        values[run.split("/")[0]].append(objective)
+    return values
+
+
+def test_the_page_has_the_means(ends: dict[str, list[float]]) -> None:
+    for name, objectives in ends.items():
+        assert len(objectives) == 9
+        mean, error = np.mean(objectives), np.std(objectives, ddof=1) / 3
+        assert f"| {name} | {mean:.4f} ± {error:.4f} | {min(objectives):.4f} |" in PAGE
+
+
+def test_the_readme_has_the_means(ends: dict[str, list[float]]) -> None:
+    (text,) = re.findall(r"its mean objective is (.*?); no test shows", README)
+    names = {
+        "bo-fm": "",
+        "regularized-evolution": "regularized evolution's ",
+        "random": "random search's ",
+        "bohb": "BOHB's ",
+    }
+    assert text == ", ".join(f"{names[name]}{np.mean(ends[name]):.3f}" for name in names)
+
+
+def test_the_page_counts_what_was_recorded() -> None:
+    tables = [read_table(path) for path in sorted(RECORDED.glob("*.npz"))]
+    epochs = np.concatenate([table.arrays["epochs"] for table in tables])
+    hours = sum(float(table.arrays["seconds"].sum()) for table in tables) / 3600
+    text = " ".join(PAGE.split())
+    assert f"{len(epochs):,} evaluations of the joint problem, four trainings each" in text
+    assert f"{(epochs == 1).sum()} of 1 epoch and {(epochs == FULL).sum():,} of 3" in text
+    assert f"{hours:.1f} core-hours" in text
