@@ -86,4 +86,5 @@ def test_points_are_in_the_space_and_shorter_lists_are_prefixes(name: str) -> No
 
 
 def test_they_are_known_for_the_papers_six_problems() -> None:
-    assert [name for name in PROBLEMS if problem(name).has_authors_points] == KNOWN
+    surrogate_of_the_first = "joint_recorded"
+    assert {name for name in PROBLEMS if problem(name).has_authors_points} == {*KNOWN, surrogate_of_the_first}
