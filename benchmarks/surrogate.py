@@ -8,10 +8,10 @@ The settings of the last file are those of the problem. A trial is seen at its l
 validated on as many images, at each epoch.
 
 `validate` predicts every result at full fidelity by models that saw no training of its network and schedule: in ten
-parts, and for each optimizer by models that saw none of its trials. Kendall's tau of predicted and
-recorded objective; of the best hundred, too: those that have the lowest recorded objectives. The last row says what
-the noise alone would leave of them. Noise: how often the error of one seed is in the interval that the predicted
-deviation gives, around the mean of the other seeds.
+parts, and for each optimizer by models that saw none of its trials. Kendall's tau is of predicted and recorded
+objectives; that of the best hundred, of those with the lowest recorded objectives. The last row says what the noise
+alone would leave of them. Noise: how often the error of one seed is in the interval that the predicted deviation gives,
+around the mean of the other seeds.
 """
 
 import argparse
@@ -178,9 +178,10 @@ def describe_facts(headers: Sequence[TableHeader], features: Features, observati
         "Drawn from a surrogate of recorded trainings of the joint problem, with their noise. It says little of longer "
         "trainings on more images: docs/joint.md."
     )
+    objective = f"Nothing is trained; what is drawn is this. {header.problem['objective']}"
     costs = features.flops
     return Facts(
-        problem={**header.problem, "name": "joint_recorded", "description": description},
+        problem={**header.problem, "name": "joint_recorded", "description": description, "objective": objective},
         settings=header.settings,
         sources=[source for one in headers for source in one.sources],
         features=names,
