@@ -75,7 +75,7 @@ class ProblemEntry:
 SUMMARIES = {
     "images.problem": {"joint": "NASNet cell and SGD schedule on images: 12 discrete and 6 continuous variables"},
     "surrogate.problem": {
-        "joint_recorded": "the same without training: a surrogate of recorded trainings of 3 epochs, with their noise",
+        "joint_recorded": "the joint problem without training: a surrogate of recorded trainings, with their noise",
     },
     "images.vae": {
         "vae_fmnist_small": "MiVaBO's variational autoencoder on 6,000 images: 25 discrete (constrained), 3 continuous",
