@@ -18,6 +18,7 @@ import pandas as pd
 
 from fmnas.api import load_run
 from fmnas.comparison.analysis.checkpoints import values_at
+from fmnas.comparison.analysis.curves import mean_and_error
 from fmnas.comparison.analysis.paired_tests import PairedTest, compare
 
 REFERENCE = "bo-fm"
@@ -26,27 +27,34 @@ Values = Mapping[int, float]
 
 
 def best_after(
-    mine: pd.DataFrame, others: pd.DataFrame, epochs: int, against: Sequence[int]
+    mine: pd.DataFrame, others: pd.DataFrame, evaluations: int, against: Sequence[int], epochs: int
 ) -> dict[str, dict[int, float]]:
-    """Return the best objectives of bo-fm after these epochs, and of each other optimizer after each of `against`.
+    """Return the best objectives of bo-fm after these evaluations, and of each other after each number of `against`.
 
-    mine, others: the curves of reports.
+    mine, others: the curves of reports. epochs: of an evaluation.
     """
-    values = {REFERENCE: values_at(mine, epochs)[REFERENCE]}
+    values = {REFERENCE: values_at(mine, evaluations * epochs)[REFERENCE]}
     for name in sorted(others["optimizer"].unique()):
-        values |= {f"{name} after {budget}": values_at(others, budget)[name] for budget in against}
+        values |= {f"{name} after {count}": values_at(others, count * epochs)[name] for count in against}
     return values
 
 
 def lines_of_tests(tests: Sequence[PairedTest], values: Mapping[str, Values]) -> Iterator[str]:
     """Yield a table with a row per test of bo-fm against another."""
-    yield f"| {REFERENCE} against | difference | lower, equal, higher | p (Holm) |"
-    yield "|---|---|---|---|"
+    best = format_mean(values[REFERENCE])
+    yield f"| {REFERENCE}, {best}, against | mean | difference | lower, equal, higher | p (Holm) |"
+    yield "|---|---|---|---|---|"
     for test in tests:
         pairs = [values[REFERENCE][repeat] - other for repeat, other in values[test.second].items()]
         signs = sum(d < 0 for d in pairs), sum(d == 0 for d in pairs), sum(d > 0 for d in pairs)
         interval = f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})"
-        yield f"| {test.second} | {interval} | {', '.join(map(str, signs))} | {test.p_corrected:.4f} |"
+        columns = test.second, format_mean(values[test.second]), interval, ", ".join(map(str, signs))
+        yield f"| {' | '.join(columns)} | {test.p_corrected:.3f} |"
+
+
+def format_mean(values: Values) -> str:
+    """Format a mean over repeats with its standard error."""
+    return "{:.4f} ± {:.4f}".format(*mean_and_error(values))
 
 
 def main() -> None:
@@ -59,8 +67,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3, help="of an evaluation")
     arguments = parser.parse_args()
     mine, others = (load_run(folder).curves for folder in (arguments.mine, arguments.others))
-    budgets = [count * arguments.epochs for count in arguments.against]
-    values = best_after(mine, others, arguments.evaluations * arguments.epochs, budgets)
+    values = best_after(mine, others, arguments.evaluations, arguments.against, arguments.epochs)
     print("\n".join(lines_of_tests(compare(values, REFERENCE).pairs, values)))
 
 

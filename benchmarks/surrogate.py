@@ -10,8 +10,8 @@ validated on as many images, at each epoch.
 `validate` predicts every result at full fidelity by models that saw no training of its network and schedule: in ten
 parts, and for each optimizer by models that saw none of its trials. Kendall's tau is of predicted and recorded
 objectives; that of the best hundred, of those with the lowest recorded objectives. The last row says what the noise
-alone would leave of them. Noise: how often the error of one seed is in the interval that the predicted deviation gives,
-around the mean of the other seeds.
+would leave of a perfect prediction: it takes the predictions for the truth. Noise: how often the error of one seed is
+in the interval that the predicted deviation gives, around the mean of the other seeds.
 """
 
 import argparse
@@ -269,7 +269,11 @@ def lines_of_accuracy(recorded: Recorded, weight: float) -> Iterator[str]:
         yield _accuracy(f"{optimizer}, by the others", recorded, rows & full, kept, weight)
     ratios = weight * np.array([one.flops_ratio for one, kept in zip(recorded.observations, full, strict=True) if kept])
     taus = taus_of_truth(of_full, ratios, len(recorded.observations[0].errors))
-    yield f"| were the predictions the truth | {full.sum()} | - | " + " | ".join(f"{tau:.2f}" for tau in taus) + " |"
+    yield (
+        f"| a perfect prediction, by the noise alone | {full.sum()} | – | "
+        + " | ".join(f"{tau:.2f}" for tau in taus)
+        + " |"
+    )
     yield ""
     yield from lines_of_noise(recorded, every)
 

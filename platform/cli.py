@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = vars(parser.parse_args(arguments))
         command = parsed.pop("command")
         try:
-            return int(command(**_complete(parsed)))
+            return int(command(**_fill_in_directory(parsed)))
         except (FmnasError, ExperimentFailed, ImportError, SystemExit, BrokenPipeError) as error:
             return _report_error(error, parsed.get("progress") == JSON)
     except KeyboardInterrupt:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 BestEffortStream(sys.stdout).discard_output()
 
 
-def _complete(parsed: dict[str, Any]) -> dict[str, Any]:
+def _fill_in_directory(parsed: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a command with the latest run directory where none was given."""
     if "directory" in parsed and parsed["directory"] is None:
         return {**parsed, "directory": latest_run_directory(RUNS)}

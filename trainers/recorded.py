@@ -35,14 +35,19 @@ def recorded_problem(path: Path) -> Problem:
     Raises DataError if the file cannot be read.
     """
     header = read_header(path)
-    names = {field.name for field in fields(Problem)}
     with DataErrors(path):
-        return Problem(
+        return problem_of_facts(
+            header.problem,
             space=header.space,
             build=lambda table, hardware: RecordedTrainer(table),
             load=lambda: read_table(path),
-            **{name: value for name, value in header.problem.items() if name in names},
         )
+
+
+def problem_of_facts(facts: Mapping[str, Any], **others: Any) -> Problem:
+    """Return a problem with the attributes that were recorded, and others. Facts that are no attributes are ignored."""
+    names = {field.name for field in fields(Problem)}
+    return Problem(**others, **{name: value for name, value in facts.items() if name in names})
 
 
 class RecordedTrainer:

@@ -109,7 +109,7 @@ def test_a_failure_is_a_bad_result_of_each_problem() -> None:
     assert {name: problem(name).penalty for name in PROBLEMS} == PENALTIES
 
 
-def test_the_logarithm_is_modelled_of_the_joint_problem_alone() -> None:
+def test_the_logarithm_is_modelled_of_the_joint_problem() -> None:
     """Errors span orders of magnitude; functions may be negative."""
     assert {name for name in PROBLEMS if problem(name).log_objective} == {"joint", "joint_recorded"}
 

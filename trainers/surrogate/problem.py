@@ -4,13 +4,12 @@
 tell. Neither Ray, MLflow nor torch is needed.
 """
 
-from dataclasses import fields
 from pathlib import Path
 
 from fmnas.search_spaces import Evaluation, Trial, joint_space
 from fmnas.trainers.contract import NotRecordedError, Report, Stop, check_trial, never_stop, no_report
 from fmnas.trainers.problem import Problem
-from fmnas.trainers.recorded import race
+from fmnas.trainers.recorded import problem_of_facts, race
 from fmnas.trainers.surrogate.model import Surrogate, read_surrogate
 
 FILE = Path(__file__).with_name("joint_recorded.npz")
@@ -35,13 +34,11 @@ class SurrogateTrainer:
 
 def surrogate_problem(path: Path) -> Problem:
     """Return the problem of a surrogate's file."""
-    facts = read_surrogate(path).facts
-    names = {field.name for field in fields(Problem)}
-    return Problem(
+    return problem_of_facts(
+        read_surrogate(path).facts.problem,
         space=joint_space(),
         build=lambda surrogate, hardware: SurrogateTrainer(surrogate),
         load=lambda: read_surrogate(path),
-        **{name: value for name, value in facts.problem.items() if name in names},
     )
 
 
