@@ -1,8 +1,8 @@
-"""Memory of a worker process: what glibc's allocator keeps for reuse, what torch gives back, and why a GPU failed.
+"""Memory of a process: what glibc's allocator keeps for reuse, what torch gives back, and why a GPU failed.
 
 By default, glibc returns a step's large buffers to the system and requests them again, which costs 4 to 20% of a step
-of the largest cell on CPUs. The setting is of the whole process, so worker processes change it and a library must not.
-No number changes.
+of the largest cell on CPUs. The setting is of the whole process, so workers and commands change it and a library must
+not. No number changes.
 
 torch is used only if something else has imported it.
 """

@@ -32,6 +32,10 @@ def test_an_optuna_study_comes_near_the_least_value() -> None:
     assert 0.0 <= value_of("optuna_study.py") < 0.05
 
 
+def test_an_optuna_study_on_the_surrogate_is_better_than_a_typical_configuration() -> None:
+    assert 0.2 < value_of("optuna_joint.py") < 0.35
+
+
 def test_a_loop_of_botorch_comes_near_the_largest_value() -> None:
     assert -0.02 < value_of("botorch_loop.py") <= 0.0
 
