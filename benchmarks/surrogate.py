@@ -226,11 +226,15 @@ def arrange(observations: Sequence[Observation], features: Features) -> Recorded
     return Recorded(observations, X, targets_of(observations, features.most))
 
 
+def divide(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the part, of PARTS, in which each observation is predicted, [n]; a group is in one part."""
+    return np.random.default_rng(0).permutation(groups.max() + 1)[groups] % PARTS
+
+
 def predict_in_parts(recorded: Recorded) -> dict[str, Floats]:
     """Predict each observation by models that saw nothing of its group."""
-    groups = recorded.groups
-    parts = np.random.default_rng(0).permutation(groups.max() + 1)[groups] % PARTS
-    predicted = {name: np.zeros(len(groups)) for name in MODELS}
+    parts = divide(recorded.groups)
+    predicted = {name: np.zeros(len(parts)) for name in MODELS}
     for part in range(PARTS):
         rows = parts == part
         for name, values in recorded.predict(recorded.fit(~rows), rows).items():
