@@ -48,8 +48,7 @@ from fmnas.platform.runner.driver import Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event as JobEnded
-from fmnas.platform.workers.pool import Pool
+from fmnas.platform.workers.pool import JobEnded, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation

@@ -36,7 +36,7 @@ from fmnas.platform.mlflow.sync import MlflowSync
 from fmnas.platform.runner.driver import Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import JobEnded, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, Stop, never_stop, no_report
@@ -66,10 +66,10 @@ class Counting:
         self._jobs.append(job)
         return "nobody"
 
-    def next_event(self, timeout: float) -> Event | None:
+    def next_event(self, timeout: float) -> JobEnded | None:
         """Answer the oldest."""
         job = self._jobs.popleft()
-        return Event(job, "nobody", Idle().evaluate(job.trial))
+        return JobEnded(job, "nobody", Idle().evaluate(job.trial))
 
 
 @dataclass

@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         with suppress(OSError):  # Python reports a full disk itself
             try:
-                sys.stdout.flush()
+                if sys.stdout is not None:  # closed by the shell: `>&-`
+                    sys.stdout.flush()
             except BrokenPipeError:  # the reader left, e.g. `| head`
                 BestEffortStream(sys.stdout).discard_output()
 
@@ -77,7 +78,7 @@ def _report_error(error: BaseException, is_json: bool) -> int:
         case FmnasError():
             message, status, code = str(error), "wrong input", ExitCode.WRONG_INPUT
         case ExperimentFailed():
-            message = f"the experiment failed: {error}"
+            message = str(error)
         case ImportError():
             if (error.name or "").startswith("fmnas"):
                 raise error
@@ -126,14 +127,14 @@ def _add_run_commands(subparsers: Subparsers) -> None:
     run.add_argument("--out", type=Path, metavar="DIR", help="run directory; default: runs/NAME")
     resume = _add_command(subparsers, commands.resume, has_directory=True)
     extend = _add_command(subparsers, commands.extend, has_directory=True)
-    _add_overrides(extend, "a key with its larger value")
+    _add_overrides(extend, "a key that grows, e.g. repeats=9 or optimizers+=tpe")
     retrain = _add_command(subparsers, commands.retrain, has_directory=True)
     for name, text in (
         ("epochs", "epochs of each training; default: of the experiment"),
         ("images", "training images; default: the training and validation images of the experiment"),
         ("seeds", "trainings of each configuration; default: as in the experiment"),
     ):
-        retrain.add_argument(f"--{name}", type=int, metavar="N", help=text)
+        retrain.add_argument(f"--{name}", type=_number(int, 1, 10**9), metavar="N", help=text)
     retrain.add_argument("--save", action="store_true", help="keep the trained networks, in DIR/models")
     for parser in (run, resume, extend, retrain):
         parser.add_argument("--address", help="of a Ray cluster, or auto; default: start one on this machine")

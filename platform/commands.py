@@ -47,7 +47,8 @@ class Session:
 
     def begin(self, directory: RunDirectory, text: str, resume_command: str = "") -> None:
         """Tell the user what begins. resume_command: the arguments of `fmnas` that continue it; default: resume DIR."""
-        command = resume_command or directory.command("resume")
+        address = f" --address {shlex.quote(self.address)}" if self.address else ""
+        command = f"{resume_command or directory.command('resume')}{address}"
         self.printer = replace(self.printer, directory=directory, resume_command=command)
         self.progress.on_message(text)
 
@@ -60,11 +61,11 @@ class Session:
         saves: bool = False,
     ) -> None:
         """Run the experiment and print its results. is_uri_given: whether the user gave tracking.uri."""
-        from fmnas.platform.observers import Results, load_plugin_observers
+        from fmnas.platform.observers import ResultsWriter, load_plugin_observers
         from fmnas.platform.runner.driver import RunContext
         from fmnas.platform.runner.run import run_experiment
 
-        results = Results(directory, self.progress.on_message, is_uri_given)
+        results = ResultsWriter(directory, self.progress.on_message, is_uri_given)
         has_lines = self.printer.mode in (LIVE, LINES)
         plugins = load_plugin_observers(self.progress.on_message)
         context = RunContext([self.progress, results, *plugins], self.stop, self.address, print_tracebacks=has_lines)
@@ -315,6 +316,8 @@ def config(config: str, overrides: Sequence[str]) -> int:
 
 def list_(what: str, options: bool) -> int:
     """List problems, optimizers, shipped configurations or observers of other packages, one line each."""
+    if options and what != "optimizers":
+        raise ConfigError(f"--options: only for `fmnas list optimizers`, not for {what}")
     if what == "configs":
         from fmnas.platform.config.source import shipped_configs
 
@@ -325,7 +328,7 @@ def list_(what: str, options: bool) -> int:
 
         known: dict[str, Mapping[str, Any]] = {"problems": PROBLEMS, "optimizers": OPTIMIZERS}
         lines = {name: entry.summary for name, entry in known.get(what, {}).items()}
-        if options and what == "optimizers":
+        if options:
             lines = {name: f"{text}: {_format_options(OPTIMIZERS[name])}" for name, text in lines.items()}
         elif what == "problems":
             lines |= {alias: f"alias of {name}" for alias, name in ALIASES.items()}

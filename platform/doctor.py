@@ -12,8 +12,9 @@ from fmnas.search_spaces.errors import install_command
 
 OPTIONAL = {
     "hpbandster": "bohb and hyperband",
+    "sklearn": "nusvr_*, svm_*, dt_*, mlp_* and xgb_digits",
     "xgboost": "xgb_* problems",
-    "optuna": "tpe",
+    "optuna": "tpe, nsga2 and optuna:SAMPLER",
     "smac": "smac",
     "botorch": "botorch",
     "Box2D": "robot_pushing",

@@ -26,7 +26,7 @@ from fmnas.platform.runner.run import NoWorkers, RunResult
 from fmnas.search_spaces import FmnasError
 
 
-class Results(Observer):
+class ResultsWriter(Observer):
     """Logs trials to MLflow while an experiment is running; at its end writes the report and logs that, too.
 
     is_uri_given: whether the user gave tracking.uri with this command; else the run directory names it, and the server
@@ -73,9 +73,12 @@ class Results(Observer):
                 self._summary = write_results(self._directory, self._state, self._say)
             except ExperimentFailed as error:
                 self._error = error
-            if self._sync:
-                self._say("logging the results to MLflow")
-                self._report = self._sync.finish(ledger.status or Ending.INTERRUPTED, trials)
+            except FmnasError as error:
+                self._error = ExperimentFailed(f"the report could not be written: {error}")
+            finally:
+                if self._sync:
+                    self._say("logging the results to MLflow")
+                    self._report = self._sync.finish(ledger.status or Ending.INTERRUPTED, trials)
         except KeyboardInterrupt:
             command = self._directory.command("report")
             self._say(f"stopped before all was written: `fmnas {command}` writes the rest from the journal")
@@ -112,7 +115,7 @@ def sync(directory: RunDirectory, say: Callable[[str], None]) -> ExperimentResul
     with driver_lock(directory, DriverWork.SYNC):
         state = read_state(directory)
         require_tracking(state.config.tracking, directory)
-        results = Results(directory, say, flush_seconds=SYNC_SECONDS)
+        results = ResultsWriter(directory, say, flush_seconds=SYNC_SECONDS)
         results.check(state.config)
         results.on_start(state, NoWorkers())
         status = Ending(state.ledger.status or Ending.INTERRUPTED)

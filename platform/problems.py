@@ -60,9 +60,9 @@ class ProblemEntry:
     def problem(self, settings: ProblemSettings | None = None) -> Problem:
         """The problem with these settings. Raises ConfigError if a user's problem fails to build."""
         settings = self.with_defaults(settings or ProblemSettings())
-        task = call_user_code(f"{self.use}: its make failed", self.configurable.make, settings)
         if not is_user_defined(self.name):
-            return task
+            return self.configurable.make(settings)
+        task = call_user_code(f"{self.use}: its make failed", self.configurable.make, settings)
         if not isinstance(task, Problem):
             raise ConfigError(f"{self.use}: its make returned a {type(task).__name__}, not a problem")
         return replace(
@@ -151,9 +151,14 @@ def is_user_defined(name: str) -> bool:
     return ":" in name or name.endswith(".py")
 
 
+def resolve_alias(name: str) -> str:
+    """The name that an alias stands for; any other name unchanged."""
+    return ALIASES.get(name, name)
+
+
 def find_problem(name: str) -> ProblemEntry | None:
     """The entry of a name or reference; None for an unknown name."""
-    return ProblemEntry(name, name, "") if is_user_defined(name) else PROBLEMS.get(ALIASES.get(name, name))
+    return ProblemEntry(name, name, "") if is_user_defined(name) else PROBLEMS.get(resolve_alias(name))
 
 
 def display_name(name: str) -> str:

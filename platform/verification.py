@@ -106,13 +106,19 @@ def _refusals(entries: Sequence[zipfile.ZipInfo]) -> Iterator[str]:
     if len({*names}) < len(names):
         yield "two of its files have the same name"
     yield from (f"{name} is missing" for name in NEEDED if name not in names)
-    yield from (f"{entry.filename} is a link, or encrypted" for entry in entries if not _is_plain(entry))
+    yield from (
+        f"{entry.filename} is a link, encrypted, or compressed by another method"
+        for entry in entries
+        if not _is_plain(entry)
+    )
     if (size := sum(entry.file_size for entry in entries)) > LARGEST:
         yield f"its files would have {size:,} bytes, more than {LARGEST:,}"
 
 
 def _is_plain(entry: zipfile.ZipInfo) -> bool:
-    return stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG) and not entry.flag_bits & 1  # bit 0: encrypted
+    is_file = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
+    is_encrypted, methods = entry.flag_bits & 1, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    return is_file and not is_encrypted and entry.compress_type in methods
 
 
 def _run_check(name: str, check: Callable[[Unpacked], str], unpacked: Unpacked) -> CheckResult:
@@ -161,9 +167,11 @@ def _check_tables(unpacked: Unpacked) -> str:
 def find_difference(given: str, computed: str) -> str:
     """Where two CSV texts differ by more than ROUNDING, and how; empty if nowhere."""
     tables = [pd.read_csv(StringIO(text), dtype=str, keep_default_na=False) for text in (given, computed)]
-    (columns, rows), (other_columns, other_rows) = ((list(table), len(table)) for table in tables)
-    if columns != other_columns or rows != other_rows:
-        return f"columns and rows: {len(columns)} and {rows}, but {len(other_columns)} and {other_rows}"
+    (columns, rows), (other_columns, other_rows) = (([*map(str, table)], len(table)) for table in tables)
+    if columns != other_columns:
+        return f"columns {', '.join(columns)}, but {', '.join(other_columns)}"
+    if rows != other_rows:
+        return f"rows: {rows}, but {other_rows}"
     for column in columns:
         for row, (mine, other) in enumerate(zip(tables[0][column], tables[1][column], strict=True), start=1):
             if mine != other and not _is_close(mine, other):

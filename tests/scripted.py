@@ -23,7 +23,7 @@ from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStartData
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.pool import Event, FailedEvaluation
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 Fate = Callable[[Job], str]
@@ -66,18 +66,18 @@ class ScriptedPool:
         assert len(self._flying) <= self.capacity
         return "w"
 
-    def next_event(self, timeout: float) -> Event | None:
+    def next_event(self, timeout: float) -> JobEnded | None:
         index = int(self._rng.integers(len(self._flying)))
         job = self._flying[index]
         del self._flying[index]
         fate = self._fate(job)
         if fate == "lose":
-            return Event(job, "w", FailedEvaluation(LOST, "killed"))
+            return JobEnded(job, "w", FailedEvaluation(LOST, "killed"))
         if fate == "fail":
-            return Event(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
+            return JobEnded(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
         if fate == "time out":
-            return Event(job, "w", FailedEvaluation(TIMED_OUT, "too slow"))
-        return Event(job, "w", self._trainer.evaluate(job.trial))
+            return JobEnded(job, "w", FailedEvaluation(TIMED_OUT, "too slow"))
+        return JobEnded(job, "w", self._trainer.evaluate(job.trial))
 
 
 def drive(

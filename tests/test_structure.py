@@ -45,12 +45,12 @@ LINE_BUDGETS = {
     "integrations": 966,
     "testing": 440,
     "comparison": 4_394,
-    "platform": 10_590,
-    "platform/config": 1_205,
-    "platform/display": 858,
-    "platform/experiment": 2_426,
-    "platform/mlflow": 1_038,
-    "platform/report": 583,
+    "platform": 10_640,
+    "platform/config": 1_226,
+    "platform/display": 864,
+    "platform/experiment": 2_424,
+    "platform/mlflow": 1_040,
+    "platform/report": 585,
     "platform/runner": 910,
     "platform/workers": 1_299,
     "api": 390,
@@ -61,7 +61,7 @@ LONGEST, LONGEST_METHOD, SHORTEST = 400, 200, 60
 SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 """Where a file is one method, one function or one figure, as small as that is."""
 MAY_BE_SHORT = {
-    *("optimizers/gp/slice_sampling.py", "platform/runner/racing.py"),
+    *("optimizers/gp/slice_sampling.py", "platform/runner/racing.py", "platform/experiment/saved_models.py"),
     *("trainers/surrogate/problem.py", "trainers/surrogate/trees.py"),
     *("search_spaces/errors.py", "search_spaces/files.py"),
 }

@@ -26,7 +26,7 @@ from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ProblemEntry, is_user_defined
 from fmnas.platform.registry import OPTIMIZERS, find_plugins
 from fmnas.search_spaces.subspace import fixed_value_errors
-from fmnas.trainers.problem import USER_SETS
+from fmnas.trainers.problem import USER_SETS, Problem
 
 DATA_SIZES = {"fashion_mnist": 60_000, "digits": 1_797}
 """Images for training and validation of each data set whose size is known before it is loaded."""
@@ -176,6 +176,18 @@ def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:
             )
 
 
+def _find_fixed_fidelity(config: Config, problem: Problem) -> Iterator[str]:
+    """Yield why epochs or seeds make no difference to a problem of the registry."""
+    if config.seeds != Config.model_fields["seeds"].default and config.seeds != problem.seeds:
+        seeds = f"averages {problem.seeds} seeds" if problem.seeds > 1 else "has no seeds to average"
+        yield f"seeds = {config.seeds}: an evaluation of {config.problem} {seeds}"
+    if config.fidelity.epochs > 1 and problem.function is not None:
+        yield (
+            f"fidelity.epochs = {config.fidelity.epochs}: {config.problem} has the same value after any number of "
+            "epochs, and optimizers of several fidelities pay less for it"
+        )
+
+
 def find_ineffective_keys(config: Config, entry: ProblemEntry) -> Iterator[str]:
     """Yield each value that was set and has no effect, and why. config: resolved."""
     workers = config.workers
@@ -188,9 +200,8 @@ def find_ineffective_keys(config: Config, entry: ProblemEntry) -> Iterator[str]:
         if keys:
             how = "evaluates" if workers.is_simulated else "runs"
             yield f"{', '.join(keys)}: workers.kind = {workers.kind} {how} one trial at a time here"
-    is_set = config.seeds != Config.model_fields["seeds"].default and not is_user_defined(entry.name)
-    if is_set and not entry.problem().seeds:
-        yield f"seeds = {config.seeds}: an evaluation of {config.problem} has no seeds to average"
+    if not is_user_defined(entry.name):
+        yield from _find_fixed_fidelity(config, entry.problem(config.problem_settings))
     tracking = [f"tracking.{key}" for key in ("uri", "experiment") if getattr(config.tracking, key) is not None]
     if tracking and not config.tracking.enabled:
         yield f"{', '.join(tracking)}: tracking.enabled = false"

@@ -5,7 +5,7 @@ import reprlib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -79,11 +79,13 @@ def format_errors(
 
 def _find_keys(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """The keys of the section at a path."""
-    for part in path:
-        annotation = schema.model_fields[str(part)].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+    for part in (part for part in path if isinstance(part, str)):
+        annotation = schema.model_fields[part].annotation
+        kinds = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+        sections = [kind for kind in kinds if issubclass(kind, BaseModel)]
+        if not sections:
             return []
-        schema = annotation
+        schema = sections[0]
     return list(schema.model_fields)
 
 

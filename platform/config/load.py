@@ -12,7 +12,7 @@ from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULAT
 from fmnas.platform.config.source import apply_override, parse_yaml, read_source
 from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_files_beside
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.problems import ALIASES, PROBLEMS, ProblemEntry, find_problem
+from fmnas.platform.problems import ALIASES, PROBLEMS, ProblemEntry, find_problem, resolve_alias
 from fmnas.trainers.problem import AUTHORS_POINTS
 
 PLACEHOLDERS: Mapping[str, Any] = {
@@ -44,7 +44,7 @@ def load_config(
     data.setdefault("name", path.stem)
     if path.is_file():
         resolve_files_beside(data, path.parent)
-    labels, problem = _find_labels(data), data.get("problem")
+    labels, problem = find_labels(data.get("optimizers")), data.get("problem")
     keys = {apply_override(data, override) for override in overrides}
     if dropped := _drop_meaningless_values(data, labels, problem, keys):
         report(f"left out of the configuration, as an override makes them meaningless: {', '.join(dropped)}")
@@ -72,22 +72,23 @@ def _drop_meaningless_values(
     configuration with its overrides, which is changed. labels, problem: the file's. overridden: the keys of the
     overrides, whose values stay.
     """
-    keys, changed = [], {key.partition(".")[0] for key in overridden}
-    if "problem" in overridden:
+    keys: list[tuple[str, ...]] = []
+    changed = {key.partition(".")[0] for key in overridden}
+    is_other_problem = "problem" in overridden and resolve_alias(str(problem)) != resolve_alias(str(data["problem"]))
+    if is_other_problem:
         sections = {name: data.get(name) for name in ("data", "objective", "checkpoints", "fixed")}
-        keys = [f"{name}.{key}" for name, values in sections.items() if isinstance(values, dict) for key in values]
-        keys += [key for key in ("seeds", "racing") if key in data]
-        keys += ["name"] if data["name"] == problem != data["problem"] else []
+        keys = [(name, str(key)) for name, values in sections.items() if isinstance(values, dict) for key in values]
+        keys += [(key,) for key in ("seeds", "racing") if key in data]
+        keys += [("name",)] if data["name"] == problem else []
     design, budget = data.get("initial_design"), data.get("budget")
-    if (design == AUTHORS and changed & {"problem", "fixed"}) or ("budget" in changed and _uses_up(design, budget)):
-        keys.append("initial_design")
-    hypotheses, now = data.get("hypotheses"), _find_labels(data)
-    keys += ["hypotheses"] if hypotheses in labels and now and hypotheses not in now else []
-    dropped = [key for key in keys if not overridden & {key, key.partition(".")[0]}]
-    for key in dropped:
-        section, _, name = key.rpartition(".")
-        (data[section] if section else data).pop(name, None)
-    return dropped
+    is_unknown = design == AUTHORS and (is_other_problem or "fixed" in changed)
+    keys += [("initial_design",)] if is_unknown or ("budget" in changed and _uses_up(design, budget)) else []
+    hypotheses, now = data.get("hypotheses"), find_labels(data.get("optimizers"))
+    keys += [("hypotheses",)] if hypotheses in labels and now and hypotheses not in now else []
+    dropped = [key for key in keys if not overridden & {".".join(key), key[0]}]
+    for *section, name in dropped:
+        (data[section[0]] if section else data).pop(name, None)
+    return [".".join(key) for key in dropped]
 
 
 def _uses_up(design: Any, budget: Any) -> bool:
@@ -97,11 +98,10 @@ def _uses_up(design: Any, budget: Any) -> bool:
     return isinstance(points, int) and isinstance(evaluations, int) and points >= evaluations
 
 
-def _find_labels(data: Mapping[str, Any]) -> list[Any]:
-    """The labels of the optimizers in a configuration's plain data."""
-    entries = data.get("optimizers")
+def find_labels(entries: Any) -> list[Any]:
+    """The labels of the value of the key `optimizers`; none if it is no list."""
     items = [expand_entry(entry) for entry in (entries if isinstance(entries, list) else ())]
-    return [item.get("label", item.get("name")) if isinstance(item, dict) else item for item in items]
+    return [item.get("label") or item.get("name") if isinstance(item, dict) else item for item in items]
 
 
 def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT) -> Config:

@@ -84,13 +84,13 @@ def apply_override(data: dict[str, Any], text: str) -> str:
     place: Any = data
     try:
         for part in parents:
-            at: Any = int(part) if isinstance(place, list) else part
+            at: Any = _index(part) if isinstance(place, list) else part
             if isinstance(place, list) and isinstance(place[at], str):
                 place[at] = {"name": place[at]}
             elif isinstance(place, dict) and place.get(at) is None:
                 place[at] = {}
             place = place[at]
-        at = int(last) if isinstance(place, list) else last
+        at = _index(last) if isinstance(place, list) else last
         if appends:
             present = place.get(at, []) if isinstance(place, dict) else place[at]
             if not isinstance(present, list):
@@ -102,3 +102,10 @@ def apply_override(data: dict[str, Any], text: str) -> str:
             f"{flag}: {format_value(key)} is not a key of the configuration; items of a list have the keys 0, 1, ..."
         ) from None
     return key
+
+
+def _index(part: str) -> int:
+    """The index of an item of a list. Raises ValueError for anything else, also for a negative one."""
+    if not part.isdecimal():
+        raise ValueError(part)
+    return int(part)

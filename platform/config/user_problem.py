@@ -40,7 +40,7 @@ def fill_problem_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
         from fmnas.comparison.analysis.trials import is_column
 
         task = entry.problem()
-        for taken in filter(is_column, task.space.names):
+        if taken := next(filter(is_column, task.space.names), None):
             raise ConfigError(f"variable {taken!r} has the name of a column of trials.csv: rename it, e.g. to {taken}_")
     except FmnasError as error:
         raise ConfigError(f"problem = {format_value(name)}: {error}") from None

@@ -45,6 +45,11 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def format_epochs(epochs: float) -> str:
+    """Format epochs, which are fractions after racing, e.g. 12 or 12.7."""
+    return f"{round(epochs, 1):.1f}".removesuffix(".0")
+
+
 def format_activity(trials: Sequence[tuple[int, int | None, int, float]]) -> str:
     """Format a run's running trials, e.g. "training 3 (epoch 7 of 25, 41 s), 4 (2 s)".
 

@@ -19,6 +19,7 @@ from fmnas.platform.display.formatting import (
     estimate_eta,
     format_activity,
     format_duration,
+    format_epochs,
     format_value,
 )
 from fmnas.platform.display.log import LIVE, make_logger
@@ -148,7 +149,7 @@ class Progress(Observer):
         diverged = "  diverged" if evaluation and evaluation.diverged else ""
         line = (
             f"{self._trial_text(run.name, result.trial)}  {value}{diverged}  best {format_value(run.incumbent)}  "
-            f"{self._unit} {run.budget.spent}/{run.budget.epochs}"
+            f"{self._unit} {format_epochs(run.budget.spent)}/{run.budget.epochs}"
         )
         level = logging.INFO if result.status == FINISHED else logging.WARNING
         facts = {"incumbent": run.incumbent, "run_epochs": run.budget.spent}
@@ -225,7 +226,7 @@ class Progress(Observer):
             table.add_row(
                 Text(row.run, no_wrap=True, overflow="ellipsis"),
                 ProgressBar(total=row.total, completed=row.done, width=12),
-                f"{row.done}/{row.total}",
+                f"{format_epochs(row.done)}/{row.total}",
                 format_value(row.value),
                 Text(self._activity(row), no_wrap=True, overflow="ellipsis"),
                 format_duration(self._eta([row])),
@@ -235,9 +236,8 @@ class Progress(Observer):
     def _activity(self, row: _Row) -> str:
         if row.run == self._suggesting:
             return "suggesting"
-        now, trainings = self._elapsed(), self._retraining.seeds if self._retraining else None
-        n_trainings = self._state.experiment.problem.seeds if trainings is None else trainings
-        epochs_done = mean_epochs_done(self._pool, n_trainings)
+        now, trainings = self._elapsed(), self._retraining or self._state.experiment.problem
+        epochs_done = mean_epochs_done(self._pool, trainings.seeds)
         trials = [
             (key[1], epochs_done.get(key), epochs, now - since)
             for key, (since, epochs) in list(self._running.items())

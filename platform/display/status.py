@@ -10,7 +10,9 @@
 | resume_command | the command that resumes; None if a driver works, if nothing is left, and for `minimize` |
 | spent_epochs, budget_epochs, spent_share | of all runs together |
 | seconds_left | at the pace of this driver; None while unknown |
-| workers_busy, workers | None while retraining, and if no driver is at work |
+| unit | of epochs or evaluations, in which print_status shows budgets |
+| workers_busy | running trials; None while retraining |
+| workers | None if no driver is at work, or it has none yet |
 | runs | of each: run, trials (ended), without_result (number of those), spent_epochs, budget_epochs, evaluations, \
 incumbent (trial, objective, error; or None), running (of each trial: trial, origin, epochs, epoch, attempt, worker, \
 seconds) |
@@ -39,6 +41,7 @@ from fmnas.platform.display.formatting import (
     estimate_eta,
     format_activity,
     format_duration,
+    format_epochs,
     format_value,
     plain_table,
 )
@@ -165,7 +168,7 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
     title = f"{facts['name']} ({display_name(facts['problem'])}) in {facts['directory']}: {facts['state']}{process}"
     print_line(console, title)
     console.print(_table(facts))
-    spent = f"{facts['spent_epochs']}/{facts['budget_epochs']} {facts['unit']}"
+    spent = f"{format_epochs(facts['spent_epochs'])}/{facts['budget_epochs']} {facts['unit']}"
     print_line(
         console,
         f"{facts['spent_share']:.0%} of all budgets spent ({spent}), "
@@ -173,7 +176,7 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
         f"{format_duration(facts['seconds_left'])} left",
     )
     for event in facts["events"]:
-        at = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
+        at = datetime.fromtimestamp(event["at"]).strftime("%Y-%m-%d %H:%M:%S")
         trial = f"  {event['run']}, trial {event['trial']}" if event["run"] else ""
         worker = f" on {short_worker_name(event['worker'])}" if event["worker"] else ""
         text = f": {event['text']}" if event["text"] else ""
@@ -191,7 +194,7 @@ def _table(facts: Mapping[str, Any]) -> Table:
         if run["without_result"]:
             trials += f" ({run['without_result']} without a result)"
         objective, trial = (format_value(best["objective"]), str(best["trial"])) if best else ("-", "-")
-        epochs = f"{run['spent_epochs']}/{run['budget_epochs']}"
+        epochs = f"{format_epochs(run['spent_epochs'])}/{run['budget_epochs']}"
         rows.append((run["run"], objective, trial, trials, epochs, _activity(run, facts["state"])))
     return plain_table(("run", "incumbent", "trial", "trials", facts["unit"], "now"), rows, {"run", "now"})
 

@@ -60,7 +60,7 @@ class ResultPrinter:
                 print_line(self.console, f"{what:<15} {text}")
             self._print_unsynced(result.tracking)
         if result.ending == Ending.FAILED:
-            print_error(f"the experiment failed: {result.reason}")
+            print_error(f"the experiment failed: {redact(result.reason)}")
         facts = _result_fields(result) if self.mode == JSON else {}
         return self._print_end(result.ending, {"reason": result.reason, **facts})
 

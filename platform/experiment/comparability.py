@@ -9,7 +9,7 @@ from fmnas.platform.config.errors import format_count, format_value
 from fmnas.platform.config.schema import ALL_PAIRS, Config
 from fmnas.platform.experiment.configuration import diff
 from fmnas.platform.experiment.warm_start import WarmStartData
-from fmnas.platform.problems import ALIASES, problem
+from fmnas.platform.problems import problem, resolve_alias
 from fmnas.search_spaces import Space
 
 OBJECTIVE_KEYS = ("problem", "fixed", "objective", "fidelity", "data", "seeds")
@@ -25,7 +25,7 @@ def objective_settings(config: Config, space: Space, digest: str = "") -> dict[s
     plain = config.model_dump(mode="json", exclude={"data": {"root"}})
     return {
         **{key: plain[key] for key in OBJECTIVE_KEYS},
-        "problem": ALIASES.get(config.problem, config.problem),
+        "problem": resolve_alias(config.problem),
         "space": space,
         **({"SHA-256 of the data": digest} if digest else {}),
     }

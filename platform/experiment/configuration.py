@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fmnas.platform.config.errors import RESTORE_HINT, format_problems, format_value
-from fmnas.platform.config.load import check_config
+from fmnas.platform.config.load import check_config, find_labels
 from fmnas.platform.config.schema import SIMULATED, Config, OptimizerConfig, TrackingConfig, expand_entry
-from fmnas.platform.config.source import apply_override
+from fmnas.platform.config.source import apply_override, parse_yaml
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
@@ -29,7 +27,7 @@ from fmnas.platform.registry import IN_MEMORY, RECORDED, split_reference
 MUTABLE_KEYS = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """Keys that a resume may change: where and how fast trials run, and which differences a report tests.
 
-They change results by rounding at most.
+With one trial at a time they change results by rounding at most; with several, also the order in which they end.
 """
 EXTENDABLE_KEYS = ("repeats", "budget.evaluations", "budget.seconds", "optimizers")
 """Keys whose values `fmnas extend` may raise or add to."""
@@ -86,7 +84,7 @@ def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Con
     present = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
     if isinstance(data["optimizers"], list):
         entries = [present.get(entry, entry) if isinstance(entry, str) else entry for entry in data["optimizers"]]
-        labels = [entry.get("label", entry.get("name")) if isinstance(entry, dict) else None for entry in entries]
+        labels = find_labels(entries)
         data["optimizers"] = [
             entry
             for i, (label, entry) in enumerate(zip(labels, entries, strict=True))
@@ -205,12 +203,11 @@ def _may_change(key: str, before: Any, now: Any) -> bool:
 def _read_yaml(directory: RunDirectory) -> dict[str, Any] | None:
     """Return the data of config.yaml, unchecked; None if there is no such file."""
     try:
-        data = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
+        return parse_yaml(directory.config.read_text(encoding="utf-8"), str(directory.config))
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
         raise RunDirectoryError(
             f"{directory.config} cannot be read ({legible(str(error))}): fix it, or delete it, and the configuration "
             "in the journal is used"
         ) from None
-    return data if isinstance(data, dict) else {}

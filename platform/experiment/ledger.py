@@ -167,7 +167,7 @@ class Ledger:
 
         Raises KeyError, TypeError or ValueError for an event that does not follow from those before it.
         """
-        last_at, self.last_at = self.last_at, event.at
+        self.last_at = event.at
         match event:
             case Begun() | Extended():
                 self._configure(event)
@@ -182,7 +182,7 @@ class Ledger:
                 self.retrained[self.retrain_settings][event.run] = event
             case Asked() | Started() | Cancelled() | Lost() | Finished() | Failed():
                 self.status, self.worked_until = "", event.at
-                return self._apply_to_trial(event, last_at)
+                return self._apply_to_trial(event)
         return None
 
     def cancelled_results(self) -> Iterator[TrialResult]:
@@ -227,12 +227,14 @@ class Ledger:
         self.drivers.append(event)
         if event.work == DriverWork.EXPERIMENT:
             self.status = ""
+            for pending in self.pending.values():
+                if pending.cancelled is None:  # the driver before crashed
+                    pending.end_attempt(self.worked_until)
             if self.worked_until < event.at:
                 self.pauses.append((self.worked_until, event.at))
             self.worked_until = event.at
 
-    def _apply_to_trial(self, event: TrialEvent, last_at: float) -> TrialResult | None:
-        """Apply an event of a trial. last_at: of the event before it."""
+    def _apply_to_trial(self, event: TrialEvent) -> TrialResult | None:
         run = self.runs[event.run]
         if isinstance(event, Asked):
             trial = event.trial
@@ -246,9 +248,6 @@ class Ledger:
             case Started():
                 if pending.cancelled:
                     pending.end_attempt(event.at)
-                elif pending.is_running:  # the driver before crashed: all its attempts ended with its last event
-                    for other in self.pending.values():
-                        other.end_attempt(last_at)
                 if not pending.attempt:
                     pending.first_start = event.at
                 pending.attempt, pending.started_at, pending.worker = event.attempt, event.at, event.worker

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.run_directory import RunDirectory, read_json
 from fmnas.search_spaces.files import write_aside
 
 HEARTBEAT_SECONDS = 5.0
@@ -39,8 +39,7 @@ def driver_lock(directory: RunDirectory, work: str) -> Iterator[None]:
         driver = _read_holder(directory.driver)
         who = f"process {driver['pid']} on {driver['host']}" if driver else "another process"
         raise RunDirectoryError(
-            f"{directory.root} is in use by {who}: wait for it, or stop it there, and then "
-            f"`fmnas {directory.command('resume')}`"
+            f"{directory.root} is in use by {who}: wait for it, or stop it there, and then repeat this command"
         ) from None
     except (OSError, NotImplementedError) as error:
         raise RunDirectoryError(
@@ -96,8 +95,5 @@ def read_driver(directory: RunDirectory) -> dict[str, Any] | None:
 
 
 def _read_holder(path: Path) -> dict[str, Any] | None:
-    try:
-        driver = json.loads(path.read_bytes())
-        return driver if {"host", "pid", "heartbeat"} <= set(driver) else None
-    except (OSError, ValueError, TypeError):
-        return None
+    driver = read_json(path)
+    return driver if {"host", "pid", "heartbeat"} <= set(driver) else None

@@ -8,6 +8,7 @@ import dis
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from types import CodeType
@@ -115,7 +116,9 @@ def hash_function(function: Callable[..., Any]) -> str:
     bound += [*(called.__defaults__ or ()), *(called.__kwdefaults__ or {}).values()]
     changed = {instruction.argval for instruction in dis.get_instructions(code) if instruction.opname == "STORE_DEREF"}
     cells = dict(zip(code.co_freevars, called.__closure__ or (), strict=True))
-    bound += [cell.cell_contents for name, cell in cells.items() if name not in changed]
+    for cell in (cell for name, cell in cells.items() if name not in changed):
+        with suppress(ValueError):  # nothing was assigned to it yet
+            bound.append(cell.cell_contents)
     values = (repr(value) for value in bound if isinstance(value, bool | int | float | complex | str | bytes))
     return sha256("\0".join([*_code_parts(code), *values]).encode("utf-8", "backslashreplace")).hexdigest()
 

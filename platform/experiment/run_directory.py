@@ -89,7 +89,7 @@ def check_links(directory: RunDirectory) -> None:
         if folder.is_symlink() and not folder.resolve().is_relative_to(directory.place.resolve()):
             raise RunDirectoryError(
                 f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory, whose files would be "
-                "replaced: delete the link, or write the report to another folder with --out DIR"
+                "replaced: delete the link"
             )
 
 
@@ -98,12 +98,22 @@ def write_text(path: Path, text: str) -> None:
     try:
         write_aside(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): fix that and resume") from error
+        raise ExperimentFailed(
+            f"{path} cannot be written ({error.strerror}): fix that and repeat the command"
+        ) from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write indented JSON atomically. Raises ExperimentFailed if the disk does not take it."""
     write_text(path, json.dumps(data, indent=2, default=str) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the mapping of a JSON file; empty if there is none that can be read."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def run_directory(path: Path, write: bool = False) -> RunDirectory:

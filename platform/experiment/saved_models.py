@@ -4,14 +4,12 @@ The files of a network are written before the journal says that it was retrained
 to a retraining if `model.json`, the last to be written, has its configuration, settings and errors.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.ledger import Ledger, RetrainSettings
-from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.run_directory import RunDirectory, read_json
 from fmnas.search_spaces.files import write_aside
 
 FACTS = "model.json"
@@ -48,14 +46,6 @@ def saved_models(directory: RunDirectory, ledger: Ledger, settings: RetrainSetti
             "test_images": retrained.test_images,
             "test_errors": list(retrained.errors),
         }
-        if expected.items() <= _read_facts(folder).items():
+        if expected.items() <= read_json(folder / FACTS).items():
             found[run] = folder
     return found
-
-
-def _read_facts(folder: Path) -> dict[str, Any]:
-    """Return the facts of a saved network; empty if there are none that can be read."""
-    try:
-        return dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return {}

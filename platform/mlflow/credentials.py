@@ -9,16 +9,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fmnas.platform.config.schema import TrackingConfig
-from fmnas.platform.config.uri import TrackingError, check_uri, origin, redact
+from fmnas.platform.config.uri import TrackingError, check_uri, is_server, origin, redact
 from fmnas.platform.experiment.run_directory import RunDirectory
 
 URI_VARIABLE = "FMNAS_TRACKING_URI"
 """May hold the URI of the configuration with a user and a password."""
-_CREDENTIALS = (
-    *(f"MLFLOW_TRACKING_{name}" for name in ("USERNAME", "PASSWORD", "TOKEN", "AUTH", "AWS_SIGV4", "CLIENT_CERT_PATH")),
-    *("PGPASSWORD", "MYSQL_PWD"),
+_OF_SERVERS = tuple(
+    f"MLFLOW_TRACKING_{name}" for name in ("USERNAME", "PASSWORD", "TOKEN", "AUTH", "AWS_SIGV4", "CLIENT_CERT_PATH")
 )
-"""Variables that MLflow, or the driver of a database, sends to whatever server it connects to."""
+_OF_DATABASES = ("PGPASSWORD", "MYSQL_PWD")
+"""Variables that MLflow, or the driver of a database, sends to any server that it connects to."""
 _CREDENTIALS_FILE = Path("~/.mlflow/credentials")
 
 
@@ -32,8 +32,9 @@ def tracking_uri(tracking: TrackingConfig, directory: RunDirectory) -> str:
             )
         return directory.store
     complete = os.environ.get(URI_VARIABLE, "")
-    is_same = origin(complete) == origin(tracking.uri) and _path(complete) == _path(tracking.uri)
-    uri = complete if complete and is_same else tracking.uri
+    place = origin(complete)
+    is_same = place is not None and place == origin(tracking.uri) and _path(complete) == _path(tracking.uri)
+    uri = complete if is_same else tracking.uri
     check_uri(uri)
     return uri
 
@@ -46,7 +47,8 @@ def withhold_credentials(uri: str) -> str:
     place = origin(uri)
     if place is None or place in {origin(os.environ.get(name, "")) for name in (URI_VARIABLE, "MLFLOW_TRACKING_URI")}:
         return ""
-    withheld = [name for name in _CREDENTIALS if os.environ.pop(name, "")]
+    names = _OF_SERVERS if is_server(uri) else (*_OF_SERVERS, *_OF_DATABASES)
+    withheld = [name for name in names if os.environ.pop(name, "")]
     if _CREDENTIALS_FILE.expanduser().is_file():
         from mlflow.utils import credentials
 

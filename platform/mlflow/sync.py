@@ -69,11 +69,11 @@ class MlflowSync:
         while not self._ending.wait(pause):
             self._pass("")
             pause = min(2 * max(pause, POLL_SECONDS), LONGEST_PAUSE) if self._reason else POLL_SECONDS
-        for remaining in reversed(range(LAST_TRIES)):
+        for number in range(LAST_TRIES):
+            time.sleep(1.0 if number else 0.0)
             self._pass(self._status)
             if not self._reason or time.monotonic() > self._reconciler.deadline:
                 return
-            time.sleep(min(1.0, POLL_SECONDS) if remaining else 0.0)
 
     def _pass(self, status: str) -> None:
         try:

@@ -24,6 +24,7 @@ from fmnas.platform.experiment.provenance import data_hash, different_file_notes
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
+from fmnas.platform.problems import resolve_alias
 from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
 
 Repeat = tuple[int, int]
@@ -59,7 +60,7 @@ def write_report_of(
         _check_out(folder)
     problems: dict[str, list[ReportSource]] = {}
     for source in _load_sources(roots):
-        problems.setdefault(source.config.problem, []).append(source)
+        problems.setdefault(resolve_alias(source.config.problem), []).append(source)
     inputs = [report_input(*some[0]) if in_place else _merge(some) for some in problems.values()]
     if len(inputs) > 1:
         return write_problems_files(folder, inputs, say), folder
@@ -129,7 +130,7 @@ def _settings(source: ReportSource) -> dict[str, Any]:
     config, plain = source.config, source.config.model_dump(mode="json")
     return {
         **objective_settings(config, source.state.experiment.problem.space, data_hash(source.directory)),
-        **{key: plain[key] for key in ("budget", "initial_design", "on_failure")},
+        **{key: plain[key] for key in ("budget", "initial_design", "on_failure", "racing")},
         "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
         "time": "simulated" if config.workers.is_simulated else "real",
         **{f"optimizer {optimizer.label}": optimizer_settings(optimizer) for optimizer in config.optimizers},

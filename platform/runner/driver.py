@@ -29,8 +29,7 @@ from fmnas.platform.experiment.observer import Observer, Observers
 from fmnas.platform.experiment.state import ExperimentState, report_result
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.pool import Event as JobEnded
-from fmnas.platform.workers.pool import Pool
+from fmnas.platform.workers.pool import JobEnded, Pool
 
 POLL_SECONDS = 0.25
 

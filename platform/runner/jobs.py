@@ -30,7 +30,7 @@ from fmnas.platform.experiment.trial_result import Job, TrialResult
 from fmnas.platform.runner.driver import Clock, Driver, JobSource, RunningJob
 from fmnas.platform.runner.racing import limit_trial
 from fmnas.platform.workers.cancellation import Stopped, interruptible
-from fmnas.platform.workers.pool import Event as JobEnded
+from fmnas.platform.workers.pool import JobEnded
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import LOST
 
@@ -143,7 +143,7 @@ class RetrainingJobs(JobSource):
     """
 
     start_event = RetrainingStarted
-    failure_message = "{count} retrainings in a row failed, the last being {last}"
+    failure_message = "{count} retrainings in a row failed, the last being {last}. Fix the cause and repeat the command"
 
     def __init__(
         self,
@@ -172,7 +172,10 @@ class RetrainingJobs(JobSource):
     def check_failures(self, failures: Sequence[str]) -> None:
         """Raise ExperimentFailed if a retraining failed."""
         if failures:
-            raise ExperimentFailed(f"{len(failures)} retraining(s) failed, the last being {failures[-1]}")
+            raise ExperimentFailed(
+                f"{len(failures)} retraining(s) failed, the last being {failures[-1]}. Fix the cause and repeat the "
+                "command"
+            )
 
 
 def retraining_seed(seed: int, repeat: int, trial: int) -> int:

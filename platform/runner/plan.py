@@ -102,7 +102,12 @@ class Plan:
         if context.address is not None and config.workers.is_in_driver:
             notify(f"ignored: --address {context.address}: workers.kind = {config.workers.kind}")
         spec = PoolSpec(
-            *(config, data, self.trainings, self.jobs, seconds, checkpoints),
+            config,
+            data,
+            self.trainings,
+            self.jobs,
+            seconds,
+            checkpoints,
             print_tracebacks=context.print_tracebacks,
             simulation=self.simulation,
         )
@@ -181,9 +186,6 @@ def plan_retraining(
     load = state.experiment.problem.load_final
     if load is None:
         raise RunDirectoryError(f"problem = {config.problem}: it has no held-out test set, so nothing can be retrained")
-    for name, value in asked.items():
-        if value < 1:
-            raise RunDirectoryError(f"--{name} {value}: must be at least 1; omit it for the experiment's own")
     images = (config.data.train or 0) + (config.data.validation or 0)
     default = {"epochs": config.fidelity.epochs, "images": images, "seeds": config.seeds}
     settings = RetrainSettings(**{**default, **asked})

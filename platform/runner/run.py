@@ -120,6 +120,8 @@ def _driver_context(plan: Plan, context: RunContext) -> RunContext:
 
 def _driver_facts(plan: Plan, pool: PoolStatus, since: float) -> dict[str, Any]:
     """Return what driver.json has about the work: its kind, workers and the epochs done of running trials."""
-    done = mean_epochs_done(pool, plan.trainings).items()
+    is_search = plan.work == DriverWork.EXPERIMENT
+    trainings = plan.state.experiment.problem.seeds if is_search else plan.trainings
+    done = mean_epochs_done(pool, trainings).items()
     epochs = [[run, trial, epochs] for (run, trial), epochs in done]
     return {"work": plan.work, "since": since, "workers": pool.size, "epochs_done": epochs}

@@ -10,7 +10,7 @@ from fmnas.platform.errors import ExperimentFailed, print_traceback
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import Stopped, StopRequest, deadline
 from fmnas.platform.workers.evaluation import evaluate_trial
-from fmnas.platform.workers.pool import Event, FailedEvaluation
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded
 from fmnas.search_spaces.records import LOST
 from fmnas.trainers import Trainer, TrainerError, TrainingFailedError
 
@@ -46,7 +46,7 @@ class InProcessPool:
         self._job, self._epochs = job, 0
         return self._worker
 
-    def next_event(self, timeout: float) -> Event | None:
+    def next_event(self, timeout: float) -> JobEnded | None:
         """Evaluate the job until its deadline or a stop request; None, and the job still runs, after a stop request.
 
         Raises ExperimentFailed when the device fails.
@@ -60,7 +60,7 @@ class InProcessPool:
         self._job = None
         return event
 
-    def _evaluate(self, job: Job) -> Event:
+    def _evaluate(self, job: Job) -> JobEnded:
         check_deadline = deadline(self._seconds)
 
         def check() -> None:
@@ -77,7 +77,7 @@ class InProcessPool:
                 f"{job.run}, trial {job.trial.id}: {result.reason}. The device failed and this process cannot use it "
                 "again (the trial is not charged): fix it and resume, or use workers.kind = ray, which replaces workers"
             )
-        return Event(job, self._worker, result)
+        return JobEnded(job, self._worker, result)
 
     def _on_error(self, error: Exception) -> None:
         if self._print_tracebacks and not isinstance(error, TrainerError):  # that is an invalid result: no code raised

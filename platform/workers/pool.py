@@ -32,7 +32,7 @@ def timed_out(seconds: float) -> FailedEvaluation:
 
 
 @dataclass(frozen=True)
-class Event:
+class JobEnded:
     """The end of a job. worker: its name, NAME@HOST:PID on Ray."""
 
     job: Job
@@ -57,7 +57,7 @@ class Pool(Protocol):
         """Start a job and return its worker's name. Allowed while fewer than `capacity` jobs run."""
         ...
 
-    def next_event(self, timeout: float) -> Event | None:
+    def next_event(self, timeout: float) -> JobEnded | None:
         """Return the next event, or None after `timeout` seconds without one."""
         ...
 

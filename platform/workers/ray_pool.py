@@ -12,7 +12,7 @@ from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cluster import live_nodes, workers_that_fit
-from fmnas.platform.workers.pool import Event, FailedEvaluation, short_worker_name, timed_out
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, short_worker_name, timed_out
 from fmnas.platform.workers.progress_actor import JobKey, ProgressReader
 from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, BuildTrainer, Worker, versions
 from fmnas.search_spaces import Evaluation
@@ -100,7 +100,7 @@ class RayPool:
         self._busy[actor.handle.evaluate.remote(job.trial, self._seconds, job.key)] = running
         return actor.name
 
-    def next_event(self, timeout: float) -> Event | None:
+    def next_event(self, timeout: float) -> JobEnded | None:
         """Wait for any worker. Raises ExperimentFailed if workers cannot be built or have another version."""
         now = time.monotonic()
         if now >= self._resized_at + NODES_SECONDS:
@@ -230,14 +230,14 @@ class RayPool:
             return FailedEvaluation(LOST, describe_actor_death(error)), True
         return result, isinstance(result, FailedEvaluation) and result.status == LOST
 
-    def _finish(self, future: Any, result: Evaluation | FailedEvaluation, is_gone: bool) -> Event:
+    def _finish(self, future: Any, result: Evaluation | FailedEvaluation, is_gone: bool) -> JobEnded:
         running = self._busy.pop(future)
         if is_gone:
             self._kill(running.actor)
             self._resize()
         else:
             self._idle.append(running.actor)
-        return Event(running.job, running.actor.name, result)
+        return JobEnded(running.job, running.actor.name, result)
 
 
 def describe_actor_death(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import Stopped
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, FailedEvaluation, timed_out
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, timed_out
 from fmnas.search_spaces import Evaluation
 from fmnas.trainers import Trainer
 
@@ -75,7 +75,7 @@ class SimulatedPool(InProcessPool):
         self._time = simulation
         self._idle = list(range(count))
         self._submitted: deque[tuple[Job, int, float]] = deque()  # with the worker's number, and when it started
-        self._ends: list[tuple[float, int, int, Event]] = []  # when, the number of the job, and that of its worker
+        self._ends: list[tuple[float, int, int, JobEnded]] = []  # when, the number of the job, and that of its worker
         self._numbers = counter()
 
     def submit(self, job: Job) -> str:
@@ -86,7 +86,7 @@ class SimulatedPool(InProcessPool):
         self._submitted.append((job, number, self._time.starts.pop(job.key, self._time.now())))
         return _worker_name(number)
 
-    def next_event(self, timeout: float) -> Event | None:
+    def next_event(self, timeout: float) -> JobEnded | None:
         """Return the end of the job that ends first, and advance the time to it.
 
         None, and the jobs still run, after a stop request, or without a job. Raises as InProcessPool.

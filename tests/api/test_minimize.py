@@ -198,6 +198,11 @@ def test_a_digest_follows_what_a_function_does(before: str, after: str) -> None:
     assert digest == hash_function(define_function("\n" + before)) != hash_function(define_function(after))
 
 
+def test_a_name_that_nothing_was_assigned_to_has_no_digest_of_its_own() -> None:
+    maker = "def make(a):\n    if a:\n        b = 1\n    def f(c):\n        return b\n    return f\nf = make({})"
+    assert hash_function(define_function(maker.format(0))) != hash_function(define_function(maker.format(1)))
+
+
 def test_a_changed_function_is_warned_of_in_the_call_and_in_every_report(tmp_path: Path) -> None:
     same = {"space": SPACE, "optimizer": "random", "out": tmp_path / "kept"}
     first, other = (define_function(f"def f(c):\n    return {body}") for body in ("c['x'] ** 2", "100 + c['x']"))

@@ -26,7 +26,7 @@ from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.client import load_mlflow
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import JobEnded, Pool
 
 FIGURES = figures.FIGURES
 """Of a whole report."""
@@ -143,7 +143,7 @@ def _give(pool: Pool, work: Job) -> None:
     pool.submit(work)
 
 
-def _wait(pool: Pool) -> Event:
+def _wait(pool: Pool) -> JobEnded:
     for _ in range(600):
         event = pool.next_event(timeout=0.5)
         if event is not None:
@@ -151,7 +151,7 @@ def _wait(pool: Pool) -> Event:
     raise AssertionError("no event came")
 
 
-def _answer(pool: Pool, work: Job) -> Event:
+def _answer(pool: Pool, work: Job) -> JobEnded:
     _give(pool, work)
     event = _wait(pool)
     assert event.job == work
@@ -165,13 +165,13 @@ def give() -> Callable[[Pool, Job], None]:
 
 
 @pytest.fixture(scope="session")
-def wait() -> Callable[[Pool], Event]:
+def wait() -> Callable[[Pool], JobEnded]:
     """wait(pool): the next event, whatever it is of."""
     return _wait
 
 
 @pytest.fixture(scope="session")
-def answer() -> Callable[[Pool, Job], Event]:
+def answer() -> Callable[[Pool, Job], JobEnded]:
     """answer(pool, job): the event of this job, by the first worker that is ready."""
     return _answer
 

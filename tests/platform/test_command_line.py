@@ -171,6 +171,11 @@ def test_lists_have_a_line_each(what: str, name: str, capsys: Capture) -> None:
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
 
 
+def test_only_optimizers_have_options(capsys: Capture) -> None:
+    assert main(["list", "problems", "--options"]) == 2
+    assert "problems" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("all_figures")
 @pytest.mark.usefixtures("quick_stores")
 def test_real_data_real_ray_real_mlflow(tmp_path: Path, capsys: Capture) -> None:
@@ -262,6 +267,7 @@ def test_without_a_directory_it_is_the_latest_one(
         (["rnu"], ["rnu", "'run'"]),
         (["list", "optimizer"], ["'optimizers'"]),
         (["ui", "--port", "0"], ["'0'", "65535"]),
+        (["retrain", "--epochs", "0"], ["--epochs", "'0'"]),
         (["check", "random", "--seconds", "x"], ["'x'"]),
     ],
 )

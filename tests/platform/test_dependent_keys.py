@@ -80,13 +80,34 @@ def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused()
 
 
 def test_values_of_another_problem_are_left_out() -> None:
-    config, (line,) = load_with_messages("quickstart", "problem=func2c")
+    config, (line, epochs) = load_with_messages("quickstart", "problem=func2c")
     assert (config.data.train, config.data.validation) == (None, None)
     assert line.endswith(": data.train, data.validation, seeds")
+    assert "fidelity.epochs = 3" in epochs
     kept, _ = load_with_messages("quickstart", "problem=xgb_fashion_mnist", "data.train=100", "seeds=3")
     assert (kept.data.train, kept.seeds) == (100, 3)
     with pytest.raises(ConfigError, match=r"data\.train = 100: func2c does not take it"):
         load_with_messages("quickstart", "problem=func2c", "data.train=100")
+
+
+@pytest.mark.parametrize("name", ["joint", "fashion_mnist"])
+def test_the_same_problem_by_any_of_its_names_leaves_nothing_out(name: str) -> None:
+    config, said = load_with_messages("quickstart", f"problem={name}")
+    assert (config.data, said) == (load_config("quickstart").data, [])
+
+
+def test_a_key_with_a_dot_is_left_out_with_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "dotted.yaml").write_text(yaml.safe_dump({**GOOD, "fixed": {"a.b": 1}}))
+    config, (line,) = load_with_messages("dotted.yaml", "problem=ackley5c")
+    assert config.fixed == {}
+    assert line.endswith(": fixed.a.b")
+
+
+def test_fidelity_and_seeds_that_change_nothing_are_reported() -> None:
+    _, (line,) = load_with_messages("func2c", "fidelity.epochs=5")
+    assert "fidelity.epochs = 5" in line
+    _, (_, line) = load_with_messages("func2c", "problem=xgb_digits", "seeds=8", "fidelity.epochs=20")
+    assert "seeds = 8" in line
 
 
 @pytest.mark.parametrize(

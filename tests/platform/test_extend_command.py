@@ -91,6 +91,15 @@ def test_an_optimizer_can_be_added_without_the_labels_of_the_others_and_only_onc
     assert len(events_of(run / "journal.jsonl", Extended)) == 1
 
 
+@pytest.mark.parametrize("entry", ["{file}:Mine", "{{use: '{file}:Mine'}}"])
+def test_a_user_optimizer_is_added_once(entry: str, run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from fmnas.baselines.random_search import RandomSearch as Mine")
+    for _ in range(2):  # what an interrupted command says to repeat
+        assert extend(run, f"optimizers+={entry.format(file=file)}") == 0
+    assert len(events_of(run / "journal.jsonl", Extended)) == 1
+
+
 def test_a_larger_budget_is_reported_for_optimizers_that_knew_the_smaller_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,8 @@ def run_refused(capsys: pytest.CaptureFixture[str], text: str, *overrides: str) 
         ("budget={evaluations: 3, evaluations: 4}", "'evaluations'"),
         ("optimizers.².name=x", "'optimizers.².name'"),
         ("optimizers.bo-fm.kernel=x", "'optimizers.bo-fm.kernel'"),
+        ("optimizers.-1=tpe", "'optimizers.-1'"),
+        ("optimizers=[5]", "must be a mapping with the keys name, use"),
         ("a\nb=1", "'a\\nb': unknown key"),
     ],
     ids=lambda text: text[:40],

@@ -65,6 +65,9 @@ def driver(work: DriverWork, at: float) -> DriverStarted:
     return DriverStarted(work, provenance(), at)
 
 
+DRIVER = driver(DriverWork.EXPERIMENT, 999.0)
+
+
 def ledger_of(*events: Event | list[Event]) -> Ledger:
     flat = [event for pending in events for event in (pending if isinstance(pending, list) else [pending])]
     return fold([Begun("id", FORMAT, CONFIG, 0.0), *flat])
@@ -214,9 +217,19 @@ def test_what_ran_when_a_driver_crashed_is_lost_up_to_its_last_event() -> None:
     """Trials 0 and 1 ran; the last event is the start of 1. A new driver repeats both, much later."""
     ledger = ledger_of(
         *(ask_event(0, 9), start(0, 1, 10), ask_event(1, 11), start(1, 1, 16)),
-        *(start(0, 2, 1000), start(1, 2, 1001), finish(0, 2, 1003), finish(1, 2, 1004)),
+        *(DRIVER, start(0, 2, 1000), start(1, 2, 1001), finish(0, 2, 1003), finish(1, 2, 1004)),
     )
     assert lost_seconds(ledger) == {0: 6.0, 1: 0.0}
+
+
+def test_a_new_driver_ends_no_attempt_of_its_own() -> None:
+    """At the crash, trial 0 waited for another worker and trial 1 ran."""
+    ledger = ledger_of(
+        *(ask_event(0, 9), start(0, 1, 10), Lost(RUN, 0, 1, "w", "killed", False, 12), ask_event(1, 13)),
+        *(start(1, 1, 14), DRIVER, start(0, 2, 1000), start(1, 2, 1001)),
+    )
+    running = {trial: pending.is_running for (_, trial), pending in ledger.pending.items()}
+    assert running == {0: True, 1: True}
 
 
 def test_unfinished_trials_are_those_asked_and_not_ended() -> None:

@@ -56,7 +56,10 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first(
     driver = read_driver(directory)
     assert driver is not None
     assert (driver["pid"], driver["work"]) == (holder.pid, "experiment")
-    with pytest.raises(RunDirectoryError, match=f"process {holder.pid} on .*fmnas resume"), driver_lock(directory, "x"):
+    with (
+        pytest.raises(RunDirectoryError, match=f"process {holder.pid} on .*repeat this command"),
+        driver_lock(directory, "x"),
+    ):
         pass
     assert read_driver(directory) == driver
 

@@ -16,10 +16,12 @@ from support import write_journal
 
 from fmnas.comparison import Budget, ReportContext
 from fmnas.comparison.report import compute_results
+from fmnas.comparison.summary import Summary
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.events import DriverStarted
 from fmnas.platform.experiment.journal import read_journal
+from fmnas.platform.problems import ALIASES
 from fmnas.platform.report.merge import load_report_input, merge_retrained, write_report_of
 
 pytestmark = pytest.mark.slow
@@ -120,6 +122,20 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
 def test_experiments_that_cannot_be_compared_are_refused(override: str, key: str, run: Run) -> None:
     first = run(f"optimizers=[{{{EVOLUTION}: 4}}]")
     assert key in merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
+
+
+def test_raced_trials_are_not_merged_with_whole_ones(run: Run) -> None:
+    simulated = "optimizers=[random]", "problem=joint_recorded", "workers.kind=simulated", "fidelity.epochs=3"
+    assert "racing = null and 1" in merge_refused(run(*simulated), run(*simulated, "seed=7", "racing=1"))
+
+
+def test_a_problem_and_its_alias_are_one_problem(
+    one: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ALIASES, "another_name", "func2c")
+    other = run("optimizers=[random]", "problem=another_name", "seed=7")
+    summary, _ = write_report_of([one, other], tmp_path / "both", print)
+    assert isinstance(summary, Summary)
 
 
 def test_different_problems_are_compared_over_all_of_them(run: Run, tmp_path: Path) -> None:

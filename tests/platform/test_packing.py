@@ -243,6 +243,12 @@ def test_links_encrypted_files_repeated_and_missing_names_and_bombs_are_refused(
     path.write_bytes(encrypted)
     with pytest.raises(RunDirectoryError, match="encrypted"):
         read_pack(path)
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+        with zipfile.ZipFile(path, "w", method) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        with pytest.raises(RunDirectoryError, match="another method"):
+            read_pack(path)
     monkeypatch.setattr(verification, "LARGEST", sum(map(len, files.values())) - 1)
     with pytest.raises(RunDirectoryError, match="more than"):
         read_pack(packed)
@@ -307,3 +313,4 @@ def test_numbers_may_differ_by_rounding_alone() -> None:
     assert not find_difference("a\n\n", "a\n\n")
     for other in ("a,b\n1.0000001,x\n", "a,b\n1.0,y\n", "a,c\n1.0,x\n", "a,b\n1.0,x\n1.0,x\n", "a,b\n,x\n"):
         assert find_difference("a,b\n1.0,x\n", other)
+    assert "a, c" in find_difference("a,b\n1.0,x\n", "a,c\n1.0,x\n")

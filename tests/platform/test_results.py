@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from rich.console import Console
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
 from fmnas.comparison.analysis.paired_tests import Comparisons, PairedTest
 from fmnas.comparison.analysis.retrained import Retrained, RetrainedMean
-from fmnas.comparison.analysis.trials import typed_trials
+from fmnas.comparison.analysis.trials import ReportError, typed_trials
 from fmnas.comparison.summary import FinalRow, Summary, summarise
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
@@ -25,7 +26,7 @@ from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.sync import MlflowSync, TrackingReport
-from fmnas.platform.observers import Results
+from fmnas.platform.observers import ResultsWriter
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import optimizer_notes, search_fidelity, setup_statements
 from fmnas.platform.report.write import ReportInput, write_report_files
@@ -114,12 +115,30 @@ def test_trials_are_logged_to_mlflow_although_the_report_cannot_be_written(
 
     monkeypatch.setattr("fmnas.platform.observers.MlflowSync", Recording)
     monkeypatch.setattr("fmnas.platform.observers.write_results", write)
-    results = Results(RunDirectory(tmp_path), print)
+    results = ResultsWriter(RunDirectory(tmp_path), print)
     state = ExperimentState(build_experiment(config("random")), Ledger())
     results.on_start(state, NoWorkers())
     results.on_end("interrupted", "")
     assert finished == [("interrupted", 0)]
     with pytest.raises(ExperimentFailed, match="the disk is full"):
+        results.result(RunResult(state, Ending.INTERRUPTED))
+
+
+def test_trials_are_logged_if_the_report_fails_in_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[str] = []
+    sync = SimpleNamespace(start=lambda: None, finish=lambda status, trials: finished.append(status))
+    monkeypatch.setattr("fmnas.platform.observers.MlflowSync", lambda *_: sync)
+
+    def write(*_: object) -> Summary:
+        raise ReportError("a table is wrong")
+
+    monkeypatch.setattr("fmnas.platform.observers.write_results", write)
+    results = ResultsWriter(RunDirectory(tmp_path), print)
+    state = ExperimentState(build_experiment(config("random")), Ledger())
+    results.on_start(state, NoWorkers())
+    results.on_end("interrupted", "")
+    assert finished == ["interrupted"]
+    with pytest.raises(ExperimentFailed, match="a table is wrong"):
         results.result(RunResult(state, Ending.INTERRUPTED))
 
 

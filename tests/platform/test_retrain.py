@@ -175,15 +175,9 @@ def test_a_retraining_that_fails_is_exit_code_1_and_says_how_to_resume(
     assert not (out / "retrained.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [(["--epochs", "0"], "--epochs 0"), (["--images", "1700"], "images = 1700")],
-)
-def test_what_cannot_be_is_refused(
-    options: list[str], words: str, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["retrain", str(out), *options]) == 2
-    assert words in capsys.readouterr().err
+def test_more_images_than_there_are_is_refused(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["retrain", str(out), "--images", "1700"]) == 2
+    assert "images = 1700" in capsys.readouterr().err
     assert not (out / "retrained.csv").exists()
 
 

@@ -34,8 +34,7 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.report.write import retrained_table
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import RetrainingJobs, retraining_seed, retraining_trial
-from fmnas.platform.workers.pool import Event as JobEnded
-from fmnas.platform.workers.pool import FailedEvaluation
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 

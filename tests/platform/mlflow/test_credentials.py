@@ -1,6 +1,7 @@
 """Tracking URIs: which are allowed, that none holds a password, and which servers are sent credentials."""
 
 import base64
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.schema import TrackingConfig
 from fmnas.platform.config.uri import TrackingError, check_no_password, check_uri, origin, redact
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.mlflow.credentials import URI_VARIABLE, tracking_uri
+from fmnas.platform.mlflow.credentials import URI_VARIABLE, tracking_uri, withhold_credentials
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +120,22 @@ def test_the_environment_may_have_the_complete_uri(
     monkeypatch.setenv(URI_VARIABLE, complete)
     uri = "http://host:5000"
     assert tracking_uri(TrackingConfig(uri=uri), RunDirectory(tmp_path)) == (complete if is_used else uri)
+
+
+def test_a_variable_that_cannot_be_parsed_is_not_the_uri_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URI_VARIABLE, "http://[broken")
+    uri = f"sqlite:///{tmp_path}/store.db"
+    assert tracking_uri(TrackingConfig(uri=uri), RunDirectory(tmp_path)) == uri
+
+
+def test_passwords_of_databases_are_withheld_from_databases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    withhold_credentials("http://host:5000")
+    assert os.environ["PGPASSWORD"] == "hunter2"
+    assert "PGPASSWORD" in withhold_credentials("postgresql+psycopg2://host/store")
+    assert "PGPASSWORD" not in os.environ
 
 
 LOGIN = f"Basic {base64.b64encode(b'me:hunter2').decode()}"

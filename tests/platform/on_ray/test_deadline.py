@@ -16,7 +16,7 @@ from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation, Trial
@@ -84,7 +84,7 @@ class ThreadedAndDeaf(Threaded):
 
 
 MakePool = Callable[[str, Callable[[Data | None], Trainer], float], Pool]
-Answer = Callable[[Pool, Job], Event]
+Answer = Callable[[Pool, Job], JobEnded]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def job(number: int, epochs: int = 1) -> Job:
     return Job("random/repeat-0", Trial(number, {**configuration, "momentum": 0.9}, epochs, "random", seed=7))
 
 
-def check_timed_out(event: Event, seconds: float) -> None:
+def check_timed_out(event: JobEnded, seconds: float) -> None:
     assert isinstance(event.result, FailedEvaluation)
     assert event.result.status == TIMED_OUT
     assert f"{seconds:g} s" in event.result.reason

@@ -25,7 +25,7 @@ from fmnas.platform.workers import factory
 from fmnas.platform.workers.cancellation import PastDeadline, StopRequest
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool, timed_out
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Pool, timed_out
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial
@@ -59,7 +59,7 @@ def build(note: Path, error: type[Exception], data: None) -> Failing:
 
 
 def test_a_worker_whose_device_fails_is_lost_with_the_reason_and_never_used_again(
-    ray: Any, tmp_path: Path, answer: Callable[[Pool, Job], Event]
+    ray: Any, tmp_path: Path, answer: Callable[[Pool, Job], JobEnded]
 ) -> None:
     pool = RayPool(ray, partial(build, tmp_path / "note", DeviceFailedError), None, WorkersConfig(), 1)
     event = answer(pool, JOB)

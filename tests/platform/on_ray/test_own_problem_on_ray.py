@@ -17,7 +17,7 @@ from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile
 from fmnas.platform.workers.cluster import session_directory
 from fmnas.platform.workers.factory import _ship_source
-from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation, Trial
@@ -78,7 +78,7 @@ def build(data, hardware):
 PLAIN = replace(does, load=load, build=build)
 """
 
-Answer = Callable[[Pool, Job], Event]
+Answer = Callable[[Pool, Job], JobEnded]
 
 
 @pytest.fixture

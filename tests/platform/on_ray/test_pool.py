@@ -21,7 +21,7 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import max_workers, workers_that_fit
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool, timed_out
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Pool, timed_out
 from fmnas.platform.workers.ray_pool import RayPool, describe_actor_death
 from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, build_trainer, versions
 from fmnas.search_spaces import Evaluation, Trial
@@ -36,7 +36,7 @@ TASK = problem("joint", SETTINGS)
 SPLIT = TASK.load()
 BUILD = partial(build_trainer, "joint", SETTINGS, Hardware())
 Give = Callable[[Pool, Job], None]
-Wait = Callable[[Pool], Event]
+Wait = Callable[[Pool], JobEnded]
 
 
 @pytest.fixture(params=["in-process", "ray"])

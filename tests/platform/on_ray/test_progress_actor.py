@@ -10,7 +10,7 @@ import pytest
 from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers import progress_actor
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import JobEnded, Pool
 from fmnas.platform.workers.progress_actor import ProgressBoard, ProgressReader, progress_reporter
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
@@ -90,7 +90,7 @@ class Slow:
 
 
 def test_on_ray_the_pool_knows_the_epochs_of_its_jobs_and_loses_nothing_with_the_actor(
-    ray: Any, give: Callable[[Pool, Job], None], wait: Callable[[Pool], Event], monkeypatch: pytest.MonkeyPatch
+    ray: Any, give: Callable[[Pool, Job], None], wait: Callable[[Pool], JobEnded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress_actor, "POLL_SECONDS", 0.0)
     pool = RayPool(ray, Slow, None, WorkersConfig(), 1)
