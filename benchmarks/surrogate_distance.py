@@ -56,7 +56,7 @@ def lines_of_errors(recorded: Recorded, full: Floats) -> Iterator[str]:
     yield "| distance to the nearest training | results | median error of log error | 90% are below |"
     yield "|---|---|---|---|"
     for low, high in pairwise(bounds):
-        inside = errors[rows][(distances >= low) & (distances <= high)]
+        inside = errors[rows][(distances >= low) & ((distances < high) | (high == bounds[-1]))]
         yield f"| {low:.2f} to {high:.2f} | {len(inside)} | {np.median(inside):.3f} | {np.quantile(inside, 0.9):.3f} |"
     rank, p = spearmanr(distances, errors[rows])
     yield f"rank correlation of distance and error = {rank:.2f} (p = {p:.2g})"
