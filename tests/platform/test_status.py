@@ -188,7 +188,7 @@ def test_a_fraction_of_an_epoch_is_rounded(tmp_path: Path, capsys: pytest.Captur
     """Of trials that racing stopped."""
     events = list(HISTORY)
     events[4] = Finished(RUN, 0, 2, "w", replace(EVALUATION, epochs=2 / 3), 110.0)
-    assert " 2.7/6 " in status_text(status_with_driver(write_run(tmp_path, events), workers=3), capsys)
+    assert " 2.7/10 " in status_text(status_with_driver(write_run(tmp_path, events), workers=3), capsys)
 
 
 def test_a_run_waits_only_while_a_driver_is_at_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
