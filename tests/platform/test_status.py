@@ -18,6 +18,7 @@ from support import begun_event, write_journal
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
+from fmnas.platform.display.formatting import format_epochs
 from fmnas.platform.display.status import collect_status, print_status
 from fmnas.platform.experiment.events import (
     Asked,
@@ -184,11 +185,10 @@ def test_the_epochs_that_the_driver_noted_are_shown(tmp_path: Path, capsys: pyte
     assert "training 1 (14 s)" in status_text(status_with_driver(directory, workers=3), capsys)
 
 
-def test_a_fraction_of_an_epoch_is_rounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of trials that racing stopped."""
-    events = list(HISTORY)
-    events[4] = Finished(RUN, 0, 2, "w", replace(EVALUATION, epochs=2 / 3), 110.0)
-    assert " 2.7/10 " in status_text(status_with_driver(write_run(tmp_path, events), workers=3), capsys)
+@pytest.mark.parametrize(("epochs", "text"), [(38 / 3, "12.7"), (12, "12"), (12.0, "12"), (1_234_567, "1234567")])
+def test_a_fraction_of_an_epoch_is_rounded(epochs: float, text: str) -> None:
+    """As racing leaves them."""
+    assert format_epochs(epochs) == text
 
 
 def test_a_run_waits_only_while_a_driver_is_at_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
