@@ -42,8 +42,9 @@ from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
 from fmnas.optimizers.gp.bfgs import Box
-from fmnas.optimizers.gp.fit import FitError, FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.points import Points, is_new, standardise, unfittable_reason
+from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.gp.region import HammingBall, Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
 from fmnas.optimizers.isolation import one_thread

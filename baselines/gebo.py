@@ -41,11 +41,11 @@ from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LowerConfidenceBound
 from fmnas.optimizers.gp.autograd_kernel import PairKernel
 from fmnas.optimizers.gp.bfgs import Box
-from fmnas.optimizers.gp.fit import FitError, FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.parameters import Constant, LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, is_new, standardise, unfittable_reason
-from fmnas.optimizers.gp.process import Posterior
+from fmnas.optimizers.gp.process import FitError, Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, Surface, best_of
 from fmnas.optimizers.isolation import one_thread

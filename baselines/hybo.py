@@ -62,7 +62,7 @@ class HyBO(Optimizer):
         seed: int = 0,
         **others: Any,
     ) -> None:
-        check_options(type(self), samples=samples, max_order=max_order or len(space))
+        check_options(type(self), samples=samples, max_order=max_order)
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, initial_design=design, **others)
         self.samples, self.log_objective = samples, log_objective

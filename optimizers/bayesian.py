@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
-from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.fit import Fit, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.output_warping import Warping, most_likely_warping
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, unfittable_reason
-from fmnas.optimizers.gp.process import Posterior
+from fmnas.optimizers.gp.process import FitError, Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
 from fmnas.optimizers.isolation import one_thread
@@ -124,10 +124,9 @@ class BayesianOptimizer(Optimizer):
             return self._suggest_random(rng, reason)
         with one_thread():
             try:
-                fitted = self._fit(y, rng)
+                return self._maximise(self._fit(y, rng).posterior, rng)
             except FitError as error:
                 return self._suggest_random(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
-            return self._maximise(fitted.posterior, rng)
 
     def _memo(self) -> tuple[float, ...]:
         """Return the optimum and the warping of the last successful fit; empty before the first."""
@@ -149,8 +148,12 @@ class BayesianOptimizer(Optimizer):
             warping = most_likely_warping(fitted.posterior, y, warpings)
             if warping == self._current_warping():
                 break
-            self._warping = warping
-            fitted = self._fit_warped(points, y, rng, restart=False)
+            before, self._warping = self._warping, warping
+            try:
+                fitted = self._fit_warped(points, y, rng, restart=False)
+            except FitError:  # the fit under the warping before is as good as ever
+                self._warping = before
+                break
         return fitted
 
     def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, restart: bool) -> Fit:

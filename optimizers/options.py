@@ -9,19 +9,21 @@ registry's optimizers, whose options all have defaults; options of a user-define
 """
 
 import inspect
+import operator
 from collections.abc import Mapping
 from functools import cache
 from inspect import Parameter
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from annotated_types import Interval
 
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 
 PLATFORM_PARAMETERS = ("seed", "epochs", "evaluations", "log_objective", "initial_design")
 """What the platform passes to each constructor that has a parameter of the name."""
 PLAIN_TYPES = (bool, int, float, str, NoneType)
+COMPARE = {"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le}
+WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
 @cache
@@ -55,40 +57,51 @@ def yaml_types(annotation: Any) -> Any:
 
 
 def check_options(optimizer: type[Optimizer], **values: Any) -> None:
-    """Raise OptimizerError for a value that is outside the Intervals and Literals of its annotation."""
+    """Raise OptimizerError for a value that is outside the bounds and Literals of its annotation.
+
+    An annotation without either is not checked, nor is a value that no YAML file can hold, if the annotation allows
+    more than numbers.
+    """
     parameters = get_parameters(optimizer)
     for name, value in values.items():
-        intervals, choices = _limits(parameters[name].annotation)
-        if value in choices or (
-            isinstance(value, int | float) and any(_contains(interval, value) for interval in intervals)
-        ):
+        parts = _split_union(parameters[name].annotation)
+        limited = [part for part in parts if get_origin(part) in (Annotated, Literal)]
+        is_checked = isinstance(value, PLAIN_TYPES) or all(get_origin(part) is Annotated for part in limited)
+        if not limited or not is_checked or (value is None and NoneType in parts):
             continue
-        if intervals or (choices and isinstance(value, PLAIN_TYPES)):
-            allowed = [_describe(interval) for interval in intervals] + (
-                [f"one of {', '.join(map(repr, choices))}"] if choices else []
-            )
-            raise OptimizerError(f"{name} = {value!r}: it must be {', or '.join(allowed)}")
+        if not any(_contains(part, value) for part in limited):
+            allowed = "; or ".join(map(_describe, limited))
+            raise OptimizerError(f"{name} = {value!r}: it must be {allowed}")
 
 
 def get_choices(annotation: Any) -> list[Any]:
     """The values that an annotation's Literals name."""
-    return _limits(annotation)[1]
+    return [choice for part in _split_union(annotation) if get_origin(part) is Literal for choice in get_args(part)]
 
 
-def _limits(annotation: Any) -> tuple[list[Interval], list[Any]]:
-    """The Intervals of an annotation, and the choices of its Literals."""
-    parts = _split_union(annotation)
-    intervals = [item for part in parts for item in getattr(part, "__metadata__", ()) if isinstance(item, Interval)]
-    return intervals, [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
+def _contains(part: Any, value: Any) -> bool:
+    """Whether a Literal, or a type with bounds, allows a value."""
+    if get_origin(part) is Literal:
+        return value in get_args(part)
+    kind = Integral if get_args(part)[0] is int else Real
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    return is_number and all(COMPARE[name](value, bound) for name, bound in _bounds(part))
 
 
-def _contains(interval: Interval, value: Any) -> bool:
-    return (interval.ge is None or interval.ge <= value) and (interval.le is None or value <= interval.le)
+def _bounds(part: Any) -> list[tuple[str, Any]]:
+    """The bounds of a type, (gt, ge, lt or le; value), of `annotated_types`."""
+    return [(name, getattr(item, name)) for item in part.__metadata__ for name in COMPARE if _has_bound(item, name)]
 
 
-def _describe(interval: Interval) -> str:
-    bounds = (("at least", interval.ge), ("at most", interval.le))
-    return " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+def _has_bound(item: Any, name: str) -> bool:
+    return getattr(item, name, None) is not None
+
+
+def _describe(part: Any) -> str:
+    if get_origin(part) is Literal:
+        return f"one of {', '.join(map(repr, get_args(part)))}"
+    kind = "an integer" if get_args(part)[0] is int else "a number"
+    return ", ".join([kind, *(f"{WORDS[name]} {bound}" for name, bound in _bounds(part))])
 
 
 def _split_union(annotation: Any) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
-    tune_malloc()  # the process is the command's: suggestions need a tenth less time
+    tune_malloc()  # suggestions and trainings allocate large buffers; the process is the command's
     try:
         parser = _make_parser()
         if not (sys.argv[1:] if arguments is None else arguments):

@@ -7,8 +7,9 @@
 | normalised regret | (incumbent - best) / (start - best): 1 at the start, 0 at the best known objective |
 
 Objectives of different problems have different units, so nothing is averaged over problems but ranks, signs and
-normalised regret. A problem is one observation: intervals and the critical difference are over problems, and say
-nothing about problems that are not of their kind. Repeats of a problem only make its own ranks more certain.
+normalised regret. For intervals and the critical difference a problem is one observation, and repeats of a problem
+only make its own ranks more certain. The sign-flip test is over the runs: its p says whether the optimizers differ on
+these problems, not on others.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from scipy.stats import rankdata, studentized_range
 
 from fmnas.comparison.analysis.curves import incumbent_at
 from fmnas.comparison.analysis.float_ties import differences_with_ties, merge_near_ties
-from fmnas.comparison.analysis.paired_tests import FIRST, LEVEL, SECOND, holm, signed_rank_p
+from fmnas.comparison.analysis.paired_tests import FIRST, LEVEL, SECOND, holm, rank_biserial, signed_rank_p
 from fmnas.comparison.analysis.resampling import Floats, mean_interval
 from fmnas.comparison.analysis.trials import ReportError
 
@@ -164,7 +165,7 @@ def compare_overall(problems: Sequence[ProblemResults], reference: str) -> list[
     tests = []
     for i, (other, of_other) in enumerate(zip(others, differences, strict=True)):
         means = np.array([of_problem.mean() if len(of_problem) else 0.0 for of_problem in of_other])
-        significant = corrected[i] < LEVEL
+        significant = (corrected[i] < LEVEL) & (means * [rank_biserial(of_problem) for of_problem in of_other] > 0)
         wins, losses = int((significant & (means < 0)).sum()), int((significant & (means > 0)).sum())
         signs = np.sign(np.concatenate(of_other))
         cells = int((signs < 0).sum()), int((signs == 0).sum()), int((signs > 0).sum())

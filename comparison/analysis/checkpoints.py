@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from fmnas.comparison.analysis.across_problems import rank_optimizers
 from fmnas.comparison.analysis.curves import mean_and_error
-from fmnas.comparison.analysis.float_ties import is_at_most, merge_near_ties
+from fmnas.comparison.analysis.float_ties import is_at_most
 from fmnas.comparison.analysis.resampling import mean_interval
 from fmnas.comparison.analysis.trials import Budget
 
@@ -133,13 +134,15 @@ def checkpoint_rows(values: Values) -> list[CheckpointRow]:
 
 
 def mean_ranks(values: Values) -> dict[str, float]:
-    """The mean rank of each optimizer over the repeats in which all have a value; empty without such repeats."""
-    known = [{repeat for repeat, value in mine.items() if np.isfinite(value)} for mine in values.values()]
-    shared = sorted(set.intersection(*known)) if known else []
-    if not shared:
+    """The mean rank of each optimizer over the repeats that all have; empty while none has a value there.
+
+    As `rank_optimizers`: one without a value is behind all that have one.
+    """
+    shared = sorted(set.intersection(*map(set, values.values()))) if values else []
+    incumbents = np.array([[mine[repeat] for repeat in shared] for mine in values.values()], dtype=np.float64)
+    if not np.isfinite(incumbents).any():
         return {}
-    by_repeat = [merge_near_ties(np.array([mine[repeat] for mine in values.values()])) for repeat in shared]
-    ranks = pd.DataFrame(by_repeat).rank(axis=1).mean(axis=0)
+    ranks = rank_optimizers(incumbents[..., None])[:, 0]
     return {optimizer: float(rank) for optimizer, rank in zip(values, ranks, strict=True)}
 
 

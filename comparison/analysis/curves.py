@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.analysis.costs import charged_epochs, is_full_result, wall_seconds, worker_seconds
+from fmnas.comparison.analysis.costs import is_full_result, spent_epochs, wall_seconds, worker_seconds
 from fmnas.comparison.analysis.float_ties import is_at_most
 from fmnas.comparison.analysis.resampling import Floats, mean_interval
 from fmnas.comparison.analysis.trials import Budget, PlannedRun
@@ -101,7 +101,7 @@ def mean_and_error(values: Mapping[int, float]) -> tuple[float, float]:
 
 
 def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
-    epochs, seconds = charged_epochs(run).cumsum(), worker_seconds(run)
+    epochs, seconds = spent_epochs(run), worker_seconds(run)
     objective = run["objective"].where(is_full_result(run, budget)).astype("float64")
     so_far = np.fmin.accumulate(objective.to_numpy())  # fmin skips NaN
     improved = objective.lt(pd.Series(so_far, index=run.index).shift().fillna(np.inf))

@@ -31,10 +31,12 @@ DIFFERENCE = (
 )
 REGRET = (
     "The share of all runs, each problem weighing the same, whose normalised regret at {evaluations} evaluations is at "
-    "most x: 1 is the first objective of a run, 0 the known minimum, or else the lowest objective of any run here."
+    "most x: 1 is the mean first objective of all runs, 0 the known minimum, or else the lowest objective here."
 )
 LOWEST_REGRET = 1e-6
 """Lower regrets are drawn here."""
+HIGHEST_REGRET = 2.0
+"""Higher regrets are not drawn."""
 
 
 def rank_curves(ranks: pd.DataFrame, problems: int) -> Drawing:
@@ -119,11 +121,11 @@ def regret_distribution(problems: Sequence[ProblemResults]) -> Drawing:
         values = np.maximum(np.nan_to_num(mine, nan=np.inf), LOWEST_REGRET)
         order = np.argsort(values, kind="stable")
         x, y = values[order], weights[order].cumsum()
-        known = np.isfinite(x)
-        x, y = np.append(x[known], 2.0), np.append(y[known], y[known][-1] if known.any() else 0.0)
+        shown = x <= HIGHEST_REGRET
+        x, y = np.append(x[shown], HIGHEST_REGRET), np.append(y[shown], y[shown][-1] if shown.any() else 0.0)
         axes.plot(x, y, drawstyle="steps-post", linewidth=1.8, markersize=5.5, markevery=[0], **line_style(style))
     axes.set_xscale("log")
-    axes.set_xlim(LOWEST_REGRET, 2.0)
+    axes.set_xlim(LOWEST_REGRET, HIGHEST_REGRET)
     axes.set_ylim(0, 1.02)
     set_labels(axes, x="normalised regret, at most", y="share of runs")
     add_legend(figure, looks)

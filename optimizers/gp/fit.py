@@ -10,11 +10,7 @@ from torch import Tensor
 from fmnas.optimizers.gp.bfgs import minimise
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.process import Likelihood, Posterior
-
-
-class FitError(RuntimeError):
-    """No start of a fit gave a positive definite matrix. Optimizers catch it and fall back to a random suggestion."""
+from fmnas.optimizers.gp.process import FitError, Likelihood, Posterior
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class Surrogate:
         """Maximise the likelihood of y [n] and return the best fit. warm: eta of an earlier fit, an additional start.
 
         restart: with False, `warm` is the only start if there are more than `settings.subset` observations.
-        Raises FitError if no start gives a positive definite matrix.
+        Raises FitError if no start gives a positive definite matrix, or the best one only on the subset.
         """
         settings, full = self.settings, self.likelihood(points, y)
         likelihood = full

@@ -6,7 +6,7 @@ predictions under one of them.
 | n, m | | observations; points to predict at |
 | M | n (n + 1) / 2 | pairs of observations (kernel.py) |
 | y | [n] | observations, standardised |
-| r | [B, M] or [m, n] | correlations of pairs, or of points with observations; about 1 on the diagonal |
+| r | [B, M] or [m, n] | correlations of pairs, or of points with observations; of order 1 on the diagonal |
 | own | [m] | correlation of each point with itself |
 | g | [B] | noise variance divided by the output scale s2 |
 | mu, s2 | [B] | constant mean and output scale, in closed form given the other parameters |
@@ -21,8 +21,8 @@ s2 (own - r'A^-1 r + (1 - 1'A^-1 r)^2 / 1'A^-1 1). The last term is due to the e
 n - 1 because of the estimated mean. A plug-in prediction treats mu and s2 as known: no last term, and n.
 
 A^-1 is computed, because a search predicts thousands of times, and a matrix product is several times as fast as two
-triangular solves. This is accurate enough: r is about 1 at most and g at least 1e-6, so the condition number of A is at
-most n / g, and about 7 of 16 digits are left with a thousand observations.
+triangular solves. This is accurate enough: r is of order 1 and g at least 1e-6, so the condition number of A is of the
+order of n / g at most, and about 7 of 16 digits are left with a thousand observations.
 """
 
 import math
@@ -37,6 +37,10 @@ from fmnas.optimizers.gp.points import Points
 
 MAX_BATCH_ELEMENTS = 1 << 20  # elements of the matrices that are decomposed at once: more would only take memory
 CHUNK = 128  # points predicted at once
+
+
+class FitError(RuntimeError):
+    """The matrix of a process is not positive definite. Optimizers catch it and fall back to a random suggestion."""
 
 
 class Likelihood:
@@ -112,6 +116,7 @@ class Posterior:
     """The process with the parameters eta [d], conditioned on the observations of a likelihood.
 
     parameters: those of the kernel by name, each [size]. correlation: correlations of any point with the observations.
+    Raises FitError if the matrix A is not positive definite.
     """
 
     def __init__(self, likelihood: Likelihood, eta: Tensor) -> None:
@@ -122,7 +127,10 @@ class Posterior:
         self.correlation: ConditionedKernel[Any] = likelihood.kernel.condition_on(values, likelihood.points)
         A = likelihood.correlation(eta)
         A.diagonal().add_(g)
-        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
+        L, info = torch.linalg.cholesky_ex(A)
+        if info > 0:
+            raise FitError(f"the matrix of {len(A)} observations is not positive definite")
+        self.inverse = torch.cholesky_inverse(L)
         y = likelihood.y
         self.g = float(g)
         self._ones = self.inverse.sum(-1)  # [n], A^-1 1

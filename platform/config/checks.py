@@ -184,7 +184,7 @@ def _find_fixed_fidelity(config: Config, problem: Problem) -> Iterator[str]:
     if config.fidelity.epochs > 1 and problem.function is not None:
         yield (
             f"fidelity.epochs = {config.fidelity.epochs}: {config.problem} has the same value after any number of "
-            "epochs, and optimizers of several fidelities pay less for it"
+            "epochs, for which multi-fidelity optimizers pay less"
         )
 
 

@@ -10,7 +10,7 @@
 | resume_command | the command that resumes; None if a driver works, if nothing is left, and for `minimize` |
 | spent_epochs, budget_epochs, spent_share | of all runs together |
 | seconds_left | at the pace of this driver; None while unknown |
-| unit | of epochs or evaluations, in which print_status shows budgets |
+| unit | epochs or evaluations: what print_status shows budgets in |
 | workers_busy | running trials; None while retraining |
 | workers | None if no driver is at work, or it has none yet |
 | runs | of each: run, trials (ended), without_result (number of those), spent_epochs, budget_epochs, evaluations, \

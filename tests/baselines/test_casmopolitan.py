@@ -15,8 +15,9 @@ from fmnas.baselines.casmopolitan_model import CasmopolitanKernel, Copula
 from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LogEI
-from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings
+from fmnas.optimizers.gp.fit import Fit, FitSettings
 from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space, SpaceError, Trial

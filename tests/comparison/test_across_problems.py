@@ -99,6 +99,14 @@ def test_the_reference_wins_where_it_is_better_in_every_repeat() -> None:
     assert reverse.verdict == "second better"
 
 
+def test_the_reference_does_not_win_where_its_mean_and_the_ranks_disagree() -> None:
+    """It is lower by 1 in 13 of 14 repeats, and higher by 100 in one."""
+    disputed = results("disputed", [[0.0]] * 13 + [[100.0]], [[1.0]] * 13 + [[0.0]])
+    (test,) = compare_overall([disputed], "a")
+    assert test.p_corrected < 0.05
+    assert (test.wins, test.ties, test.losses) == (0, 1, 0)
+
+
 def test_the_critical_difference_is_that_of_the_published_table() -> None:
     """Demsar (2006), table 5: q = 2.728 for five optimizers."""
     assert critical_difference(5, 30) == pytest.approx(2.728 * sqrt(5 * 6 / (6 * 30)), abs=1e-3)

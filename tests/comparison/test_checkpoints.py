@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import sem
 
 from fmnas.comparison import Budget, anytime_curves, ledger_table
-from fmnas.comparison.analysis.checkpoints import checkpoints, common_epochs, final_table, mean_ranks
+from fmnas.comparison.analysis.checkpoints import checkpoints, common_epochs, final_table, mean_ranks, values_at
 from fmnas.comparison.analysis.curves import mean_curve
 from fmnas.comparison.analysis.trials import PlannedRun
 
@@ -34,7 +34,7 @@ def test_checkpoints_by_hand(make_table):
     assert (a.optimizer, a.mean, a.values) == ("a", 4.5, {0: 4.0, 1: 5.0})
     np.testing.assert_equal(b.values, {0: NAN, 1: 4.5})
     assert np.isnan(b.mean)
-    assert (a.rank, b.rank) == (2.0, 1.0)  # of repeat 1, the only one in which both have a value
+    assert (a.rank, b.rank) == (1.5, 1.5)  # b is behind in repeat 0, where it has no value yet
     a, b = points[1].rows
     assert (a.values, b.values) == ({0: 3.0, 1: 5.0}, {0: 6.0, 1: 4.0})
     assert (a.rank, b.rank) == (1.5, 1.5)
@@ -49,6 +49,26 @@ def test_ranks_share_ties_and_need_a_shared_repeat():
     assert mean_ranks({"a": {0: 0.3}, "b": {0: 0.1 + 0.2}, "c": {0: 0.1}}) == {"a": 2.5, "b": 2.5, "c": 1.0}
     assert mean_ranks({"a": {0: 1.0}, "b": {1: 1.0}}) == {}
     assert mean_ranks({}) == {}
+
+
+def test_an_optimizer_without_a_value_ranks_behind_all_others():
+    assert mean_ranks({"a": {0: NAN, 1: 2.0}, "b": {0: 9.0, 1: 1.0}, "c": {0: NAN, 1: 3.0}}) == {
+        "a": 2.25,
+        "b": 1.0,
+        "c": 2.75,
+    }
+    assert mean_ranks({"a": {0: NAN}, "b": {0: NAN}}) == {}
+
+
+def test_fractions_of_epochs_that_add_up_to_the_budget_are_within_it(make_table):
+    """Raced trials cost fractions: as floats, twenty of 0.4 and three of 1 are more than 11."""
+    budget = Budget(11, 1)
+    raced = [{"objective": 2.0 + i, "epochs": 0.4} for i in range(20)]
+    whole = [{"objective": objective, "epochs": 1.0} for objective in (9.0, 8.0, 1.0)]
+    trials = make_table({("a", 0): [*raced, *whole]})
+    curves = anytime_curves(trials, budget)
+    assert curves["epochs"].iloc[-1] == 11
+    assert values_at(curves, 11) == {"a": {0: 1.0}}
 
 
 def test_final_table_by_hand(make_table):

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.gp.fit import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.fit import PAPER_FIT, Fit, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel, weight
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.power_kernel import POWER_KERNELS
-from fmnas.optimizers.gp.process import Likelihood, Posterior
+from fmnas.optimizers.gp.process import FitError, Likelihood, Posterior
 from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, ProdLap
 from fmnas.search_spaces import Integer, Nominal, Real, Space, joint_space
 from fmnas.search_spaces.variables import laplacian
@@ -252,6 +252,12 @@ def test_fit_without_a_finite_likelihood_is_an_error(make_problem: Any) -> None:
     surrogate = Surrogate(FMKernel(problem.space, FAST_KERNELS["modlap"]), FitSettings(starts=3, screening=2))
     with pytest.raises(FitError, match=r"no start .* 5 observations"):
         surrogate.fit(problem.points, problem.y * math.nan, np.random.default_rng(0))
+
+
+def test_a_matrix_that_is_not_positive_definite_is_an_error(make_problem: Any) -> None:
+    likelihood = make_problem(joint_space(), 5).likelihood
+    with pytest.raises(FitError, match="5 observations"):
+        Posterior(likelihood, torch.full_like(likelihood.parameters.box.lower, math.nan))
 
 
 def test_the_prior_adds_its_normal_density(make_problem: Any, space: Space, kernel: str) -> None:
