@@ -6,7 +6,7 @@ FILE: as for surrogate.py. A distance is that of two trainings' features, each d
 the recorded ones, as a root mean square. The first table predicts each result at full fidelity by models that saw
 nothing of a tenth of what was trained, its own included, and shows the errors of these predictions by the distance to
 the nearest training that the models saw. --runs: run directories of joint_recorded; the second table has the share of
-each optimizer's trials that are farther from all recorded trainings than FAR of these are from each other.
+each optimizer's trials that are farther from all trainings at full fidelity than FAR of these are from each other.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from surrogate import Floats, Recorded, arrange, divide, measure_flops, predict_in_parts, read_observations
 
@@ -24,6 +25,8 @@ from fmnas.platform.experiment.ledger import fold
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.trainers.recorded_table import read_table
 from fmnas.trainers.surrogate.features import Features
+
+Booleans = NDArray[np.bool_]
 
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 FAR = 0.95
@@ -36,16 +39,13 @@ class Recordings:
         self._scale = np.where(X.std(0) > 0, X.std(0), np.inf)
         self._points = X / self._scale
 
-    def distances(self, X: Floats, allowed: Sequence[Floats] | None = None) -> Floats:
+    def distances(self, X: Floats, allowed: Sequence[Booleans]) -> Floats:
         """Return the distance of each of X [m, F] to the nearest training. allowed: of each, which may be it [m, n]."""
-        nearest = []
-        for row, x in enumerate(X / self._scale):
-            points = self._points if allowed is None else self._points[allowed[row]]
-            nearest.append(float(np.sqrt(np.square(points - x).mean(1).min())))
-        return np.array(nearest)
+        pairs = zip(X / self._scale, allowed, strict=True)
+        return np.sqrt([np.square(self._points[may_be] - x).mean(1).min() for x, may_be in pairs])
 
 
-def lines_of_errors(recorded: Recorded, full: Floats) -> Iterator[str]:
+def lines_of_errors(recorded: Recorded, full: Booleans) -> Iterator[str]:
     """Yield a table of the errors of predictions by distance. full: which results are at full fidelity, [n]."""
     parts, predicted = divide(recorded.groups), predict_in_parts(recorded)
     errors = np.abs(recorded.targets["error"] - predicted["error"])
@@ -62,8 +62,8 @@ def lines_of_errors(recorded: Recorded, full: Floats) -> Iterator[str]:
     yield f"rank correlation of distance and error = {rank:.2f} (p = {p:.2g})"
 
 
-def lines_of_runs(recorded: Recorded, features: Features, full: Floats, folders: Sequence[Path]) -> Iterator[str]:
-    """Yield each optimizer's share of trials that are far from all recorded trainings."""
+def lines_of_runs(recorded: Recorded, features: Features, full: Booleans, folders: Sequence[Path]) -> Iterator[str]:
+    """Yield each optimizer's share of trials that are far from all recorded trainings at full fidelity."""
     recordings, X, groups = Recordings(recorded.X), recorded.X[full], recorded.groups
     own = recordings.distances(X, [full & (groups != group) for group in groups[full]])
     limit, distances = np.quantile(own, FAR), defaultdict[str, list[float]](list)
@@ -71,8 +71,8 @@ def lines_of_runs(recorded: Recorded, features: Features, full: Floats, folders:
         for result in fold(read_events(RunDirectory(folder))).results:
             trial = result.trial
             x = features.vector(trial.configuration, features.most, features.most)
-            distances[result.run.split("/")[0]] += recordings.distances(x[None]).tolist()
-    yield f"| optimizer | trials | farther than {limit:.2f} from all recorded ones |"
+            distances[result.run.split("/")[0]] += recordings.distances(x[None], [full]).tolist()
+    yield f"| optimizer | trials | farther than {limit:.2f} from all that are recorded at full fidelity |"
     yield "|---|---|---|"
     for name, values in sorted(distances.items()):
         yield f"| {name} | {len(values)} | {np.mean(np.array(values) > limit):.0%} |"
