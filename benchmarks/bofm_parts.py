@@ -38,7 +38,7 @@ from fmnas.comparison.analysis.across_problems import normalised_regret, rank_op
 from fmnas.comparison.analysis.resampling import mean_interval
 from fmnas.optimizers import BOFM, Optimizer
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.gp.acquisition import Acquisition
+from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.bfgs import minimise
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import (
@@ -204,7 +204,11 @@ def draw_parameters(posterior: Posterior, rng: np.random.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Arm:
-    """Levels of the factors, and the correlation of the priors, which is no factor of the array.
+    """Levels of the factors, and of three that are no factors of the array:
+
+    correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
+    they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
+    an improvement has to exceed, in standard deviations of the objectives as modeled.
 
     The defaults are those of BO-FM.
     """
@@ -215,6 +219,8 @@ class Arm:
     kernel: str = "blended"
     search: str = "6"
     correlation: str = "0.5"
+    tried: str = "skipped"
+    margin: str = "0"
 
     @property
     def name(self) -> str:
@@ -230,6 +236,23 @@ class Arm:
 
 
 ARMS = [Arm(*(levels[int(digit) - 1] for levels, digit in zip(FACTORS.values(), row, strict=True))) for row in ARRAY]
+
+
+class UntriedRegion(Region):
+    """A whole space of discrete variables, without moves to the vertices that were tried [n, P]."""
+
+    def __init__(self, space: Space, tried: Tensor) -> None:
+        super().__init__(space)
+        self._tried = tried
+
+    def neighbours(self, points: Points) -> Tensor:
+        allowed = super().neighbours(points)
+        differ = points.V[:, None] != self._tried  # [S, n, P]
+        start, which = (differ.sum(-1) == 1).nonzero(as_tuple=True)
+        p = differ[start, which].long().argmax(-1)
+        offsets = torch.tensor([0, *(len(v.vertices) for v in self.space.discrete)]).cumsum(0)
+        allowed[start, offsets[p] + self._tried[which, p]] = False
+        return allowed
 
 
 class PartsBOFM(BOFM):
@@ -250,6 +273,25 @@ class PartsBOFM(BOFM):
             for p in kernel.parameters
         )
         return kernel
+
+    def acquisition(self, y: Tensor) -> Acquisition:
+        """Expected improvement by more than the margin."""
+        return LogEI(float(y.min()) - float(self.arm.margin) * float(y.std()))
+
+    def candidates(self, surface: Surface, state: SearchState) -> Points:
+        """The arm's way with configurations that were tried."""
+        if self.arm.tried == "skipped" or self.space.continuous:
+            return super().candidates(surface, state)
+        region = UntriedRegion(self.space, Points.from_encoded(self.space, state.known).V)
+        starts = start_points(surface, region, state)
+        if self.arm.tried == "excluded":
+            improved, _ = alternating_search(surface, region, starts, state.settings)
+            return improved.concat(starts)
+        improved, _ = alternating_search(surface, Region(self.space), starts, state.settings)
+        new = torch.from_numpy(is_new(improved.to_encoded(self.space), state.known))
+        V, _ = surface.best_neighbours(improved, region)
+        untried = Points(improved.C, torch.where(new[:, None], improved.V, V)).concat(starts)
+        return untried.select(surface.value(untried).argsort(descending=True))
 
     def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
         """Averaged, guarded or plain."""
