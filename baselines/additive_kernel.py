@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fmnas.baselines.slice_sampling import slice_sample
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.slice_sampling import slice_sample
 
 LOWEST, HIGHEST, HIGHEST_WEIGHT = -12.0, math.log(1e4), math.log(100.0)
 """Bounds of logarithms: of all, of amplitude and noise, of beta and weights."""

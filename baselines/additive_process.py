@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fmnas.baselines.additive_kernel import NUGGET, AdditiveKernel, Parameters, continuous_kernel
+from fmnas.baselines.evolution_strategy import maximise_cma
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.evolution_strategy import maximise_cma
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.region import Region
 

@@ -10,7 +10,7 @@ registry's optimizers, whose options all have defaults; options of a user-define
 
 import inspect
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import Parameter
 from numbers import Integral, Real
@@ -22,8 +22,12 @@ from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 PLATFORM_PARAMETERS = ("seed", "epochs", "evaluations", "log_objective", "initial_design")
 """What the platform passes to each constructor that has a parameter of the name."""
 PLAIN_TYPES = (bool, int, float, str, NoneType)
-COMPARE = {"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le}
-WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+BOUNDS = {
+    "gt": ("above", operator.gt),
+    "ge": ("at least", operator.ge),
+    "lt": ("below", operator.lt),
+    "le": ("at most", operator.le),
+}
 
 
 @cache
@@ -85,23 +89,20 @@ def _contains(part: Any, value: Any) -> bool:
         return value in get_args(part)
     kind = Integral if get_args(part)[0] is int else Real
     is_number = isinstance(value, kind) and not isinstance(value, bool)
-    return is_number and all(COMPARE[name](value, bound) for name, bound in _bounds(part))
+    return is_number and all(is_within(value, bound) for _, is_within, bound in _bounds(part))
 
 
-def _bounds(part: Any) -> list[tuple[str, Any]]:
-    """The bounds of a type, (gt, ge, lt or le; value), of `annotated_types`."""
-    return [(name, getattr(item, name)) for item in part.__metadata__ for name in COMPARE if _has_bound(item, name)]
-
-
-def _has_bound(item: Any, name: str) -> bool:
-    return getattr(item, name, None) is not None
+def _bounds(part: Any) -> list[tuple[str, Callable[[Any, Any], bool], Any]]:
+    """The bounds of a type with those of `annotated_types`: (word, comparison, bound)."""
+    of_items = [(*BOUNDS[name], getattr(item, name, None)) for item in part.__metadata__ for name in BOUNDS]
+    return [bound for bound in of_items if bound[-1] is not None]
 
 
 def _describe(part: Any) -> str:
     if get_origin(part) is Literal:
         return f"one of {', '.join(map(repr, get_args(part)))}"
     kind = "an integer" if get_args(part)[0] is int else "a number"
-    return ", ".join([kind, *(f"{WORDS[name]} {bound}" for name, bound in _bounds(part))])
+    return ", ".join([kind, *(f"{word} {bound}" for word, _, bound in _bounds(part))])
 
 
 def _split_union(annotation: Any) -> tuple[Any, ...]:

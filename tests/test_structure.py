@@ -39,9 +39,9 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_302,
-    "optimizers": 3_780,
+    "optimizers": 3_675,
     "trainers": 5_412,
-    "baselines": 4_648,
+    "baselines": 4_715,
     "integrations": 966,
     "testing": 440,
     "comparison": 4_394,
@@ -61,7 +61,7 @@ LONGEST, LONGEST_METHOD, SHORTEST = 400, 200, 60
 SMALL_FILES = {"baselines", "trainers/functions", "comparison/figures"}
 """Where a file is one method, one function or one figure, as small as that is."""
 MAY_BE_SHORT = {
-    *("optimizers/gp/slice_sampling.py", "platform/runner/racing.py", "platform/experiment/saved_models.py"),
+    *("baselines/slice_sampling.py", "platform/runner/racing.py", "platform/experiment/saved_models.py"),
     *("trainers/surrogate/problem.py", "trainers/surrogate/trees.py"),
     *("search_spaces/errors.py", "search_spaces/files.py"),
 }

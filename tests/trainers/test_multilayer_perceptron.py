@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real
 from fmnas.trainers.split import GUESSING_ERROR
@@ -67,6 +68,19 @@ def test_a_training_that_does_not_converge_does_not_warn() -> None:
     assert 0.1 < error(few, decode([0, 2, 0, 1, 0], [-0.99, 0.0, 0.0])) < 0.9
     with pytest.warns(ConvergenceWarning):
         MLPClassifier((40,), solver="sgd", random_state=2).fit(few.train_inputs, few.train_labels)
+
+
+def test_a_training_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def fit(self: object, features: object, labels: object) -> None:
+        threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        raise ValueError("non-finite")
+
+    monkeypatch.setattr("sklearn.neural_network.MLPClassifier.fit", fit)
+    with threadpool_limits(2):
+        error(SPLIT, decode(*PUBLISHED_PROTOCOL[0][:2]))
+    assert set(threads) == {1}
 
 
 def test_a_diverged_training_has_the_error_of_guessing(monkeypatch: pytest.MonkeyPatch) -> None:

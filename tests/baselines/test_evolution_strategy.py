@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.evolution_strategy import maximise_cma
+from fmnas.baselines.evolution_strategy import maximise_cma
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 6])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from fmnas.optimizers.gp.slice_sampling import slice_sample
+from fmnas.baselines.slice_sampling import slice_sample
 
 
 def chain(log_density: Callable[[float], float], start: float, width: float, count: int) -> np.ndarray:
