@@ -95,8 +95,12 @@ Constraint = LinearConstraint | QuadraticConstraint
 
 
 def _floats(what: str, values: Any, kind: type) -> dict[Any, float]:
-    """Convert the values of a mapping to floats. Raises SpaceError for other values, and for keys of another kind."""
-    if not isinstance(values, Mapping) or not all(isinstance(key, kind) for key in values):
+    """Convert the values of a mapping to floats. Raises SpaceError for other values, and for keys of another kind.
+
+    kind: str, or tuple for pairs of names.
+    """
+    is_map = isinstance(values, Mapping) and all(isinstance(key, kind) for key in values)
+    if not is_map or (kind is tuple and any(list(map(type, pair)) != [str, str] for pair in values)):
         raise SpaceError(f"{what} = {values!r}: it must map names, or pairs of names, to numbers")
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, Number) or not math.isfinite(value):

@@ -4,8 +4,6 @@ Each package derives its own (SpaceError, OptimizerError, DataError, ConfigError
 the value, what is allowed and the next step. The command line prints it without a traceback and exits with code 2.
 """
 
-from collections.abc import Iterable
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -16,12 +14,6 @@ class FmnasError(Exception):
 
 class SpaceError(FmnasError, ValueError):
     """An invalid variable, space or configuration."""
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the most similar known name; empty if no name is similar."""
-    close = get_close_matches(name, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "Box2D": "box2d"}

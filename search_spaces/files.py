@@ -22,7 +22,19 @@ def write_aside(path: Path, content: bytes, durable: bool = True) -> None:
             if durable:
                 os.fsync(file.fileno())
         temporary.replace(path)
+        if durable:
+            sync_folder(path.parent)
     except OSError:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to disk, if the file system can: a new name survives a power failure only then."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

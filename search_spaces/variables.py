@@ -167,6 +167,8 @@ class _ListedValues(Discrete):
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        if isinstance(self.values, str):
+            raise SpaceError(f"{self.name}: values = {self.values!r}: it must be a list of values")
         object.__setattr__(self, "values", tuple(self.values))
         _check_vertices(self.name, self.vertices)
 

@@ -38,14 +38,14 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_302,
+    "search_spaces": 1_310,
     "optimizers": 3_675,
     "trainers": 5_412,
     "baselines": 4_715,
     "integrations": 966,
     "testing": 440,
     "comparison": 4_394,
-    "platform": 10_640,
+    "platform": 10_636,
     "platform/config": 1_226,
     "platform/display": 864,
     "platform/experiment": 2_424,

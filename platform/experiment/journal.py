@@ -25,6 +25,7 @@ from pathlib import Path
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, one_line
 from fmnas.platform.experiment.events import FORMAT, Begun, Event, event_from_dict, event_to_dict
 from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.search_spaces.files import sync_folder
 
 _CHECKSUM_BYTES = len(b',"crc":"00000000"}\n')
 
@@ -52,11 +53,8 @@ class Journal(AbstractContextManager["Journal"]):
             raise RunDirectoryError(
                 f"{path} cannot be written ({error.strerror}): fix that, or run as the user who owns the file"
             ) from None
-        if is_new:  # only once its folder is on disk, too, is a new file found again after a power failure
-            folder = os.open(path.parent, os.O_RDONLY)
-            with suppress(OSError):  # not supported by some file systems
-                os.fsync(folder)
-            os.close(folder)
+        if is_new:
+            sync_folder(path.parent)
 
     def append(self, event: Event, wait: bool = True) -> None:
         """Write an event. wait: whether to return only when it, and all before it, is on disk; see sync_seconds.

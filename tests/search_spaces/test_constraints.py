@@ -89,7 +89,7 @@ def test_bad_data_are_explained(entry: dict[str, Any], part: str) -> None:
     assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("pairs", [{"xy": 1}, [("x", "x", 1)]])
+@pytest.mark.parametrize("pairs", [{"xy": 1}, [("x", "x", 1)], {("x",): 1}, {("x", "y", "z"): 1}, {("x", 2): 1}])
 def test_pairs_are_pairs_of_names(pairs: Any) -> None:
     with pytest.raises(SpaceError, match="must map names, or pairs of names, to numbers"):
         QuadraticConstraint({}, pairs, 1)

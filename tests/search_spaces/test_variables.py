@@ -80,6 +80,7 @@ BAD_DEFINITIONS: list[Any] = [
     (lambda: Ordinal("size", [math.nan, 1.0]), ["size", "nan"]),
     (lambda: Graph("in2", ("a", "b"), (("a", "b", "b"),)), ["in2", "('a', 'b', 'b')"]),
     (lambda: Real("rate", -1.5e308, 1.5e308), ["rate"]),
+    (lambda: Nominal("op", "abc"), ["op", "'abc'"]),
 ]
 
 
