@@ -102,19 +102,20 @@ class RunResults:
         return self.tables["tests"]
 
     def best(self, optimizer: str | None = None) -> Best:
-        """Return the best result of an optimizer, or of all. Raises NoSuchResultError if nothing is finished."""
-        rows = self.summary.optimizers
-        if optimizer is not None and optimizer not in rows:
-            raise NoSuchResultError(f"optimizer {optimizer!r}: it must be one of {', '.join(rows)}")
-        chosen = rows if optimizer is None else {optimizer: rows[optimizer]}
-        bests = [
-            Best(name, row.best_configuration, row.best, row.best_run, row.best_trial)
-            for name, row in chosen.items()
-            if row.best_configuration is not None and row.best_run is not None and row.best_trial is not None
-        ]
-        if not bests:
+        """Return the best result so far of an optimizer, or of all. Raises NoSuchResultError if nothing is finished."""
+        from fmnas.comparison.analysis.trials import configuration_of, variable_columns
+
+        names = list(self.summary.optimizers)
+        if optimizer is not None and optimizer not in names:
+            raise NoSuchResultError(f"optimizer {optimizer!r}: it must be one of {', '.join(names)}")
+        full = self.results.curves.dropna(subset="objective")
+        full = full[full["optimizer"].isin(names if optimizer is None else [optimizer])]
+        if full.empty:
             raise NoSuchResultError(f"{optimizer or 'no optimizer'}: no evaluation at full fidelity has finished yet")
-        return min(bests, key=lambda each: each.objective)
+        best, trials = full.sort_values("objective", kind="stable").iloc[0], self.trials
+        row = trials[(trials["run"] == best["run"]) & (trials["trial"] == best["trial"])].iloc[0]
+        configuration = configuration_of(row, variable_columns(trials))
+        return Best(best["optimizer"], configuration, float(best["objective"]), best["run"], int(best["trial"]))
 
     def figure(self, name: str = "anytime") -> "Figure":
         """Draw a figure of the report. Raises NoSuchResultError, which lists all names, for an unknown one."""

@@ -78,6 +78,19 @@ def test_the_best_is_the_least_full_objective(results: RunResults) -> None:
         assert all(row[key] == value for key, value in best.configuration.items())
 
 
+def test_the_best_of_an_unfinished_experiment_may_be_later_than_the_comparison(results: RunResults) -> None:
+    """One optimizer has a single trial per run; the best of the other one is not its first."""
+    findings = results.findings
+    table = findings.trials
+    late = results.best("random")
+    kept = table[(table["optimizer"] == "random") | (table["trial"] == 0)].copy()
+    kept.loc[(kept["run"] == late.run) & (kept["trial"] == 5), "objective"] = -1.0
+    unfinished = RunResults(replace(findings, trials=kept, context=replace(findings.context, finished=False)))
+    assert unfinished.summary.optimizers["random"].best > -1.0
+    best = unfinished.best()
+    assert (best.optimizer, best.run, best.trial, best.objective) == ("random", late.run, 5, -1.0)
+
+
 def test_what_is_not_there_is_named_with_what_is(results: RunResults) -> None:
     with pytest.raises(NoSuchResultError, match=r"optimizer 'bofm': it must be one of .*random"):
         results.best("bofm")
