@@ -78,6 +78,8 @@ ARRAY = (
 )
 """Taguchi's L18, its first five columns: the level of each factor in each arm."""
 CHAINS, STEPS, AVERAGE_UP_TO, RARE = 4, 12, 200, 0.1
+SAME = 1e-9
+"""Objectives that differ by less than this share of their range are the same."""
 FEW = (
     Warping(log_above_median),
     Warping(identity),
@@ -208,7 +210,8 @@ class Arm:
 
     correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
     they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
-    an improvement has to exceed, in standard deviations of the objectives as modeled.
+    an improvement has to exceed, in standard deviations of the objectives as modeled; "step": the least difference of
+    two objectives, if the lowest one was found twice.
 
     The defaults are those of BO-FM.
     """
@@ -276,7 +279,21 @@ class PartsBOFM(BOFM):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
+        if self.arm.margin == "step":
+            return LogEI(float(y.min()) - self._step(y.numpy()))
         return LogEI(float(y.min()) - float(self.arm.margin) * float(y.std()))
+
+    def _step(self, modeled: np.ndarray) -> float:
+        """The least difference of two objectives, on the scale of the model, if the lowest one was found twice."""
+        y = self.objectives()
+        order = y.argsort()
+        gaps = np.diff(y[order])
+        differ = gaps > SAME * np.ptp(y)
+        if differ[0]:
+            return 0.0
+        lowest, next_lowest = order[0], order[differ.argmax() + 1]
+        slope = (modeled[next_lowest] - modeled[lowest]) / (y[next_lowest] - y[lowest])
+        return float(slope * gaps[differ].min())
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
         """The arm's way with configurations that were tried."""
