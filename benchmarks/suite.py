@@ -55,6 +55,8 @@ VALIDATION = (
     *("maxsat", "pest_control", "speed_reducer_constrained", "dt_wine", "xgb_digits", "mivabo_gaussian_at_most_2"),
     "joint_like",
 )
+EXTRA = ("xgb_table",)
+"""In neither half; --problems may name it."""
 HALVES = {"design": DESIGN, "validation": VALIDATION}
 OWN = {
     *("levy", "rosenbrock", "rotated", "cliff", "labs30", "ising", "svc_cancer", "rastrigin", "styblinski_tang"),
@@ -276,7 +278,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of a set of runs."""
     parser.add_argument("file", type=Path)
     parser.add_argument("--half", choices=HALVES, default="design")
-    parser.add_argument("--problems", nargs="+", choices=(*DESIGN, *VALIDATION), help="these, in place of a half")
+    parser.add_argument("--problems", nargs="+", choices=(*DESIGN, *VALIDATION, *EXTRA), help="these, in place of a half")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seeds-from", type=Path, help="a file of runs whose seeds are taken")
     parser.add_argument("--evaluations", type=int, default=100, choices=CHECKPOINTS)
