@@ -278,7 +278,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of a set of runs."""
     parser.add_argument("file", type=Path)
     parser.add_argument("--half", choices=HALVES, default="design")
-    parser.add_argument("--problems", nargs="+", choices=(*DESIGN, *VALIDATION, *EXTRA), help="these, in place of a half")
+    parser.add_argument("--problems", nargs="+", choices=(*DESIGN, *VALIDATION, *EXTRA), help="in place of a half")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seeds-from", type=Path, help="a file of runs whose seeds are taken")
     parser.add_argument("--evaluations", type=int, default=100, choices=CHECKPOINTS)
