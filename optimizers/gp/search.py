@@ -34,7 +34,8 @@ class SearchSettings:
     starts: number of best candidates that are improved. rounds: maximum number of alternations.
     gain: a start is finished if no neighbour is better and an alternation gains less; the best start continues until it
     gains less than `last_gain`.
-    steps: BFGS iterations per alternation; they end early if one gains less than a tenth of `gain`.
+    steps: BFGS iterations per alternation; they end early if one gains less than a tenth of `gain`, relative to
+    max(|acquisition|, 1).
     """
 
     random_points: int = 500
@@ -89,7 +90,7 @@ class Surface:
     def climb(self, points: Points, region: Region, steps: int, tolerance: float) -> tuple[Tensor, Tensor]:
         """Return (C [S, D], value [S]) after `steps` quasi-Newton steps at fixed vertices.
 
-        A start ends early if a step gains less than `tolerance` relative to the value.
+        A start ends early if a step gains less than `tolerance` relative to max(|value|, 1).
         """
         V, precompute = points.V, self.posterior.correlation.precompute
         precomputed = precompute(V)
