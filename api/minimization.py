@@ -93,6 +93,8 @@ def minimize(
     from fmnas.platform.config.load import check_config
     from fmnas.platform.registry import IN_MEMORY, replace_references
 
+    if reserved := [name for name in ("name", "use", "label", "concurrency", "options") if name in options]:
+        raise ConfigError(f"{', '.join(reserved)}: not an option of {optimizer}; the argument `optimizer` names it")
     task = _as_problem(function, space)
     called = (function.function or function) if isinstance(function, Problem) else function
     title = str(getattr(called, "__name__", type(called).__name__)).strip("<>")
@@ -102,7 +104,9 @@ def minimize(
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{title}")[:100],
             "problem": reference,
-            "optimizers": [{"name": optimizer, **options}],
+            "optimizers": [
+                {"name": optimizer, **{k: str(v) if isinstance(v, Path) else v for k, v in options.items()}}
+            ],
             "seed": seed,
             "budget": {"evaluations": evaluations},
             "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},

@@ -27,7 +27,7 @@ class Annealing:
         chance = np.exp(min(0.0, self.value - objective) / self.temperature) if self.current else 1.0
         if self.rng.random() < chance:
             self.current, self.value = configuration, objective
-        self.temperature *= self.cooling
+        self.temperature = max(self.temperature * self.cooling, 1e-12)
 
 
 def make(space, seed, cooling: float = 0.9):

@@ -33,16 +33,22 @@ SEED = -1
 def export_runs(experiment: ExportedExperiment, folder: Path) -> Iterator[tuple[str, int]]:
     """Write a run for each run with a finished trial, to FOLDER/OPTIMIZER-repeat-N.
 
-    Yields its folder and the number of its rows as each is written. Raises ExportError if FOLDER is not empty or cannot
-    be written, and for a space that ConfigSpace refuses.
+    The iterator writes them; it yields the folder and the number of rows of each. Raises ExportError at once if FOLDER
+    is not empty, and for a space that ConfigSpace refuses; later if FOLDER cannot be written.
     """
     try:
         if folder.exists() and any(folder.iterdir()):
             raise ExportError(f"{folder} is not empty: choose another folder")
-        try:
-            space = configuration_space(experiment.space)
-        except ValueError as error:  # e.g. of values that Python takes for equal, as 1 and true
-            raise ExportError(f"ConfigSpace refuses the space: {error}") from None
+        space = configuration_space(experiment.space)
+    except ValueError as error:  # e.g. of values that Python takes for equal, as 1 and true
+        raise ExportError(f"ConfigSpace refuses the space: {error}") from None
+    except OSError as error:
+        raise ExportError(f"{folder} cannot be read ({error.strerror}): choose another folder") from error
+    return _write_runs(experiment, folder, space)
+
+
+def _write_runs(experiment: ExportedExperiment, folder: Path, space: Any) -> Iterator[tuple[str, int]]:
+    try:
         for run in experiment.runs:
             if any(ended.evaluation for ended in run.trials):
                 place = folder / f"{run.optimizer}-repeat-{run.repeat}"
@@ -85,7 +91,9 @@ def run_files(experiment: ExportedExperiment, run: ExportedRun, names: Sequence[
         values = json.dumps({name: ended.trial.configuration[name] for name in names})
         number = configs.setdefault(values, len(configs))
         origins.setdefault(number, ended.trial.origin)
-        rows[number, ended.trial.epochs] = _row(number, ended, begun)
+        key = number, ended.trial.epochs
+        if ended.evaluation or key not in rows:  # the last evaluation counts, also if a later trial failed
+            rows[key] = _row(number, ended, begun)
     costs = [row[3] for row in rows.values() if row[3][0] is not None]
     meta = {
         "objectives": [

@@ -29,7 +29,7 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator
+from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator, check_integer
 from fmnas.optimizers import BOFM, OptimizerError
 from fmnas.optimizers.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
@@ -59,8 +59,9 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         kernel: KernelName = "modlap",
         mode: ModeName = "default",
     ) -> None:
-        if n_startup_trials < 0:
-            raise OptimizerError(f"n_startup_trials = {n_startup_trials}: it must be at least 0")
+        check_integer("n_startup_trials", n_startup_trials, at_least=0)
+        if seed is not None:
+            check_integer("seed", seed, at_least=0)
         check_options(BOFM, kernel=kernel, mode=mode)
         self._n_startup_trials = n_startup_trials
         self._options: dict[str, Any] = {"kernel": kernel, "mode": mode}
@@ -92,7 +93,8 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         assert suggestion is not None, "BO-FM always has a suggestion"
         self._memo = (modelled, suggestion.memo)
         parameters = translator.parameters(suggestion.configuration)
-        study._storage.set_trial_system_attr(trial._trial_id, SUGGESTED_KEY, json.dumps(parameters))
+        internal = {name: modelled[name].to_internal_repr(value) for name, value in parameters.items()}
+        study._storage.set_trial_system_attr(trial._trial_id, SUGGESTED_KEY, json.dumps(internal))
         return parameters
 
     def sample_independent(
@@ -153,7 +155,8 @@ def _to_configuration(
     """Return a trial's configuration; None if parameters are missing or have a different range."""
     if any(trial.distributions.get(name, expected) != expected for name, expected in search_space.items()):
         return None
-    suggested = json.loads(trial.system_attrs.get(SUGGESTED_KEY, "{}"))
+    internal = json.loads(trial.system_attrs.get(SUGGESTED_KEY, "{}"))
+    suggested = {name: search_space[name].to_external_repr(internal[name]) for name in internal if name in search_space}
     try:
         return translator.configuration({**suggested, **trial.params})
     except (KeyError, SpaceError):

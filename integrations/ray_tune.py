@@ -35,12 +35,14 @@ from ray.tune.search import Searcher
 from ray.tune.search.sample import Categorical, Float, Integer, LogUniform, Uniform
 from ray.tune.search.variant_generator import parse_spec_vars
 
-from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator
+from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator, check_integer
 from fmnas.optimizers import BOFM, OptimizerError, random_design
 from fmnas.optimizers.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Trial
+
+NO_SPACE = "BOFMSearch has nothing to search: pass a param_space with domains of two or more values to the Tuner"
 
 Keys = tuple[str, ...]
 """The path of a parameter in nested dictionaries."""
@@ -67,8 +69,8 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         super().__init__()
         self._metric: str | None = None
         self._mode: str | None = None
-        if n_startup_trials < 1:
-            raise OptimizerError(f"n_startup_trials = {n_startup_trials}: it must be at least 1")
+        check_integer("n_startup_trials", n_startup_trials, at_least=1)
+        check_integer("seed", seed, at_least=0)
         check_options(BOFM, kernel=kernel, mode=bofm_mode)
         self._n_startup_trials = n_startup_trials
         self._seed = seed
@@ -88,7 +90,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
     def suggest(self, trial_id: str) -> dict[str, Any]:
         """Return the next values of the parameters."""
         if not self._ranges:
-            raise OptimizerError("BOFMSearch has no space: pass a param_space with domains to the Tuner")
+            raise OptimizerError(NO_SPACE)
         if not isinstance(self._metric, str) or self._mode not in ("min", "max"):
             settings = f"metric = {self._metric!r}, mode = {self._mode!r}"
             raise OptimizerError(f'BOFMSearch with {settings}: one metric and the mode "min" or "max" are required')
@@ -125,8 +127,10 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
 
     def _create_optimizer(self, ranges: Mapping[Keys, Range]) -> None:
         """Create the optimizer for these ranges; one with a single value is not searched."""
-        self._ranges = dict(ranges)
-        self._translator = SpaceTranslator({keys: range_ for keys, range_ in ranges.items() if range_.count > 1})
+        searched = {keys: range_ for keys, range_ in ranges.items() if range_.count > 1}
+        if not searched:
+            raise OptimizerError(NO_SPACE)
+        self._ranges, self._translator = dict(ranges), SpaceTranslator(searched)
         space = self._translator.space
         design = random_design(space, self._n_startup_trials, self._seed)
         self.optimizer = BOFM(space, seed=self._seed, initial_design=design, **self._options)
@@ -159,7 +163,8 @@ def ranges_of(config: Mapping[str, Any]) -> dict[Keys, Range]:
 def _to_range(domain: Any) -> Range | None:
     """Return the range of a domain; None if it is not supported."""
     if isinstance(domain, Categorical):
-        return Choices(tuple(domain.categories))
+        _, domains, grids = parse_spec_vars({"choice": list(domain.categories)})
+        return None if domains or grids else Choices(tuple(domain.categories))
     sampler = domain.get_sampler() if isinstance(domain, Float | Integer) else None
     if not isinstance(sampler, Uniform | LogUniform):
         return None

@@ -29,6 +29,9 @@ from numpy.typing import NDArray
 
 from fmnas.search_spaces.errors import SpaceError
 
+MOST_VALUES = 1_000_000
+"""Of an Integer, whose values are held in memory."""
+
 Floats = NDArray[np.float64]
 
 
@@ -151,6 +154,11 @@ class Integer(Discrete):
         if not type(self.low) is type(self.high) is int or not self.low < self.high:
             raise SpaceError(
                 f"Integer {self.name!r}: bounds [{self.low!r}, {self.high!r}]; they must be integers, low below high"
+            )
+        if self.high - self.low >= MOST_VALUES:
+            raise SpaceError(
+                f"Integer {self.name!r}: {self.high - self.low + 1} values, of at most {MOST_VALUES}; use a Real and "
+                "round it in the objective function"
             )
 
     @cached_property

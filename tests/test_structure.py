@@ -38,11 +38,11 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_310,
+    "search_spaces": 1_318,
     "optimizers": 3_675,
-    "trainers": 5_412,
+    "trainers": 5_390,
     "baselines": 4_715,
-    "integrations": 966,
+    "integrations": 992,
     "testing": 440,
     "comparison": 4_394,
     "platform": 10_636,
@@ -53,7 +53,7 @@ LINE_BUDGETS = {
     "platform/report": 585,
     "platform/runner": 910,
     "platform/workers": 1_299,
-    "api": 390,
+    "api": 393,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))

@@ -161,6 +161,21 @@ def test_a_run_of_deepcave_has_a_row_for_each_configuration_and_budget(tmp_path:
     assert STATUS.keys() == {"finished", "timed_out", "lost"}
 
 
+def test_a_failed_repetition_does_not_replace_an_evaluation(tmp_path: Path) -> None:
+    trials = [ended(0, 0.5), ended(1, None, "failed")]
+    dict(export_runs(without_equal_values(trials), tmp_path))
+    _, files, history = read_run(tmp_path / "a-repeat-1")
+    assert [row[:4] for row in history] == [[0, 9.0, -1, [0.5, 2.5]]]
+    assert files["meta"]["objectives"][0]["lower"] == 0.5
+
+
+def test_a_folder_is_checked_before_anything_is_written(tmp_path: Path) -> None:
+    """So that the command can refuse it before it writes studies."""
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(ExportError):
+        export_runs(without_equal_values(TRIALS), tmp_path)
+
+
 def test_the_space_of_deepcave_keeps_order_and_scales() -> None:
     space = configuration_space(without_equal_values(TRIALS).space)
     assert space["rate"].log

@@ -69,6 +69,16 @@ def test_running_trials_are_pending_with_what_they_have_not_asked_for_yet() -> N
     assert len(set(ask_next(study, 6)) | {("p", None), ("q", 1), ("r", "1")}) == 9
 
 
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution should be")
+def test_choices_may_have_any_type_also_while_a_trial_runs() -> None:
+    study = optuna.create_study(sampler=BOFMSampler(seed=0, n_startup_trials=2))
+    choices = [object, dict, (1, 2), (3,)]
+    study.optimize(lambda trial: float(choices.index(trial.suggest_categorical("a", choices))), n_trials=2)
+    suggested = [study.ask({"a": optuna.distributions.CategoricalDistribution(choices)}).params["a"] for _ in range(2)]
+    tried = {trial.params["a"] for trial in study.get_trials(states=[TrialState.COMPLETE])}
+    assert len({*tried, *suggested}) == min(4, len(tried) + 2)
+
+
 def test_a_study_continues_with_another_sampler_and_a_pickled_one() -> None:
     study = nine(pickle.loads(pickle.dumps(BOFMSampler(seed=0, n_startup_trials=3))))
     first = ask_next(study, 3)
@@ -104,7 +114,9 @@ def test_several_objectives_are_refused_with_a_way_out() -> None:
         study.ask().suggest_float("x", 0.0, 1.0)
 
 
-@pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"mode": "fast"}, {"n_startup_trials": -1}])
+@pytest.mark.parametrize(
+    "options", [{"kernel": "rbf"}, {"mode": "fast"}, {"n_startup_trials": -1}, {"n_startup_trials": "a"}, {"seed": -1}]
+)
 def test_options_that_cannot_be_are_refused_at_once(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(OptimizerError, match=f"^{name} = .*it must be"):

@@ -9,7 +9,6 @@ from ray import tune
 from fmnas.integrations.ranges import Choices, Grid, Interval, Range
 from fmnas.integrations.ray_tune import BOFMSearch, ranges_of
 from fmnas.optimizers import OptimizerError
-from fmnas.search_spaces import SpaceError
 
 pytestmark = pytest.mark.slow
 
@@ -61,9 +60,10 @@ def test_each_domain_is_a_range_that_holds_what_tune_draws(domain: Any, expected
     "domain",
     [
         *(tune.randn(), tune.quniform(0, 1, 0.1), tune.grid_search([1, 2]), tune.sample_from(lambda _: 1)),
-        *([tune.uniform(0, 1)], tune.uniform(1, 0)),
+        *([tune.uniform(0, 1)], tune.uniform(1, 0), tune.choice([tune.uniform(0, 1), 3])),
+        tune.choice([{"x": tune.grid_search([1, 2])}, None]),
     ],
-    ids=["normal", "quantized", "grid", "function", "list", "empty"],
+    ids=["normal", "quantized", "grid", "function", "list", "empty", "choice of domains", "choice of grids"],
 )
 def test_invalid_ranges_are_refused_by_name(domain: Any) -> None:
     with pytest.raises(OptimizerError, match=r"^net/p"):
@@ -133,16 +133,28 @@ def test_a_restored_search_continues_as_the_saved_one(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named() -> None:
     searcher = BOFMSearch()
-    with pytest.raises(OptimizerError, match="no space"):
+    with pytest.raises(OptimizerError, match="param_space"):
         searcher.suggest("one")
-    with pytest.raises(SpaceError):
-        BOFMSearch().set_search_properties("loss", "min", {"p": tune.choice([1])})
+    for _ in range(2):
+        with pytest.raises(OptimizerError, match="two or more values"):
+            searcher.set_search_properties("loss", "min", {"p": tune.choice([1])})
+    searcher = BOFMSearch()
     searcher.set_search_properties(None, None, FEW)
     with pytest.raises(OptimizerError, match="metric = None, mode = None"):
         searcher.suggest("one")
 
 
-@pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"bofm_mode": "fast"}, {"n_startup_trials": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "rbf"},
+        {"bofm_mode": "fast"},
+        {"n_startup_trials": 0},
+        {"n_startup_trials": 2.5},
+        {"seed": -1},
+        {"seed": None},
+    ],
+)
 def test_options_that_cannot_be_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(OptimizerError, match="it must be"):
         BOFMSearch(**options)

@@ -81,6 +81,7 @@ BAD_DEFINITIONS: list[Any] = [
     (lambda: Graph("in2", ("a", "b"), (("a", "b", "b"),)), ["in2", "('a', 'b', 'b')"]),
     (lambda: Real("rate", -1.5e308, 1.5e308), ["rate"]),
     (lambda: Nominal("op", "abc"), ["op", "'abc'"]),
+    (lambda: Integer("k", 0, 10**9), ["k", "1000000001", "1000000"]),
 ]
 
 

@@ -155,6 +155,8 @@ def test_a_space_with_constraints_is_used() -> None:
         (lambda: objective(VARIABLES, minimum="low"), "minimum = 'low'"),  # type: ignore[arg-type]
         (lambda: objective(VARIABLES, penalty=0.0, log_objective=True), "penalty = 0.0"),
         (lambda: objective(VARIABLES, epochs=0), "epochs = 0"),
+        (lambda: objective(VARIABLES, objectives={"a": 1.0, "b": 2.0}, weights=3), "weights = 3"),  # type: ignore[arg-type]
+        (lambda: objective(VARIABLES, objectives=["a", "b"]), "objectives = ['a', 'b']"),  # type: ignore[arg-type]
         (lambda: objective(VARIABLES, epochs=5)(_raises), "epochs = 5"),
         (lambda: objective(VARIABLES)(lambda: 0.0), "too many positional arguments"),
         (lambda: objective(VARIABLES)(lambda seed: 0.0), "multiple values for argument 'seed'"),

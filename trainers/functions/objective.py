@@ -15,7 +15,7 @@ Beside the configuration, the function may have these parameters:
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real as RealNumber
 from time import perf_counter
@@ -213,9 +213,10 @@ def weighted_sum(objectives: Mapping[str, float], weights: Sequence[float] = EQU
 
 def _two_objectives(objectives: Mapping[str, float], weights: Sequence[float]) -> Sequence[float]:
     """The weights if there are objectives. Raises TrainerError unless there are two of each, all finite numbers."""
-    if objectives and (len(objectives) != len(EQUAL_WEIGHTS) or len(weights) != len(EQUAL_WEIGHTS)):
+    are_of_the_kind = isinstance(objectives, Mapping) and isinstance(weights, Collection)
+    if not are_of_the_kind or (objectives and (len(objectives), len(weights)) != (2, 2)):
         raise TrainerError(
-            f"objectives = {dict(objectives)}, weights = {tuple(weights)}: give none or two names with their values in "
+            f"objectives = {objectives!r}, weights = {weights!r}: give none or two names with their values in "
             'the reference point, e.g. {"error": 1.0, "seconds": 60.0}, and two weights'
         )
     for name, value in objectives.items():
@@ -229,7 +230,10 @@ def _accepted_parameters(function: Function) -> list[str]:
     """Those of OPTIONAL_PARAMETERS that the function has. Raises TrainerError if it cannot be called with them."""
     if not callable(function):
         raise TrainerError(f"{function!r}: pass a function of the configuration, without calling it")
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        raise TrainerError(f"{function!r} does not say which parameters it has: wrap it in a Python function") from None
     names = [name for name in OPTIONAL_PARAMETERS if name in signature.parameters]
     try:
         signature.bind({}, **dict.fromkeys(names))
