@@ -23,7 +23,9 @@ a result for each; the seeds tell them apart.
 
 import io
 import json
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -104,7 +106,7 @@ class RecordedTable:
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def result(self, row: int) -> RecordedResult:
-        """Return a result, equal to the one that was recorded."""
+        """Return a result, equal to the recorded one but for the trial's parent, note, memo, fallback and race."""
         value = {name: self.arrays[name][row].item() for name in COLUMNS}
         trial = Trial(
             value["trial"], self.configurations[row], value["epochs"], value["origin"], seed=int(value["seed"])
@@ -194,6 +196,13 @@ def _load(content: bytes) -> Any:
     return np.load(io.BytesIO(content), allow_pickle=False)
 
 
+UNREADABLE = (
+    *(OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError, FmnasError),
+)
+"""What numpy and zipfile raise for damaged files."""
+
+
 class DataErrors:
     """Within the context, what is wrong with a file is a DataError."""
 
@@ -203,7 +212,7 @@ class DataErrors:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile, FmnasError)):
+        if isinstance(error, UNREADABLE):
             detail = getattr(error, "strerror", None) or " ".join(f"{error}".split()) or type(error).__name__
             raise DataError(
                 f"{self._path} cannot be read as recorded results ({detail}): give a file that `fmnas record` wrote"

@@ -47,6 +47,17 @@ def test_a_given_folder_without_data_is_an_error(root: str, tmp_path: Path, writ
         find_fashion_mnist(Path(root.format(tmp_path=tmp_path)), tmp_path / "cache")
 
 
+def test_a_download_that_takes_too_long_is_one_of_those_that_were_tried(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(folder: Path) -> Path:
+        raise subprocess.TimeoutExpired("apt-get", 9.0, stderr=b"W: slow")
+
+    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("package", hang),))
+    with pytest.raises(DataError, match="package: W: slow"):
+        find_fashion_mnist(None, tmp_path / "cache")
+
+
 def test_the_places_are_tried_in_order(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import EvaluationStoppedError, TrainingFailedError
@@ -109,6 +110,21 @@ def saved(make_trainer: MakeTrainer, make_trial: MakeTrial, tmp_path: Path) -> S
     with pytest.raises(PowerCut):
         make_trainer(None, checkpoints, seeds=1).evaluate(make_trial(), cut_after(1))
     return checkpoints, make_trainer(seeds=1).evaluate(make_trial())
+
+
+def test_a_checkpoint_of_other_conditions_is_not_used(
+    make_trial: MakeTrial,
+    evaluate: Callable[..., Evaluation],
+    saved: Saved,
+    steps: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another processor rounds differently: half of a training on each would be reproducible on neither."""
+    checkpoints, expected = saved
+    steps.clear()
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
+    assert evaluate(make_trial(), checkpoints) == expected
+    assert len(steps) == 2 * 3, "both epochs"
 
 
 class Bomb:

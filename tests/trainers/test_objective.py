@@ -131,6 +131,10 @@ def test_epochs_must_increase(epochs: list[Any]) -> None:
         reporting(*epochs).evaluate(TRIAL)
 
 
+def test_epochs_may_be_numpys() -> None:
+    assert reporting(*np.arange(1, 4)).evaluate(TRIAL).curve == reporting(1, 2, 3).evaluate(TRIAL).curve
+
+
 def test_cancellation_raises_in_report() -> None:
     with pytest.raises(EvaluationStoppedError):
         reporting(1, 99).evaluate(TRIAL, stop=lambda: True)

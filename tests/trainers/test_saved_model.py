@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from fmnas.search_spaces import Cell, Trial, joint_space
+from fmnas.search_spaces import Cell, Evaluation, Trial, joint_space
 from fmnas.trainers.contract import FinalEvaluation
 from fmnas.trainers.images.image_trainer import FinalTrainer, TrainingSettings
 from fmnas.trainers.images.model import Network, normalise
 from fmnas.trainers.images.multi_seed import StackedLearner
+from fmnas.trainers.images.saved_model import saved_facts
 from fmnas.trainers.split import Split
 
 # -S: no .pth file makes fmnas importable, and -I: no variable does.
@@ -110,6 +111,14 @@ def test_the_facts_are_those_of_the_trainings(train: Callable[..., Any], configu
     assert facts.items() >= expected.items()
     assert facts["test_errors"] == list(evaluation.errors)
     assert facts["labels"] == list("0123456789")
+
+
+def test_only_the_real_fashion_mnist_has_its_class_names(noise_split: Split, make_trial: Callable[..., Trial]) -> None:
+    """A custom set in a folder of that name has a digest."""
+    evaluation = Evaluation(0.5, 1, errors=(0.5,))
+    for digest, first in (("", "T-shirt/top"), ("abc", "0")):
+        split = replace(noise_split, name="fashion_mnist", digest=digest)
+        assert saved_facts(make_trial(), split, evaluation)["labels"][0] == first
 
 
 def test_only_images_are_predicted(configuration: dict[str, Any]) -> None:

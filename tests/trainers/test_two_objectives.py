@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,11 +47,16 @@ def two(result: Any, **options: Any) -> Problem:
     return objective([Real("x", 0.0, 1.0)], **{"objectives": TWO, **options})(lambda configuration: result)
 
 
-@pytest.mark.parametrize("result", [(1, 2.0), [np.float32(1), 2], np.array([1.0, 2.0])])
+@pytest.mark.parametrize("result", [(1, 2.0), [np.float32(1), 2], np.array([1.0, 2.0]), torch.tensor([1, 2])])
 def test_any_two_numbers_are_values(result: Any) -> None:
     evaluation = two(result, weights=(3.0, 0.5)).trainer.evaluate(TRIAL)
     assert (evaluation.values, evaluation.objective) == ((1.0, 2.0), 4.0)
     assert all(type(value) is float for value in evaluation.values)
+
+
+def test_a_weighted_sum_that_is_not_finite_is_named() -> None:
+    with pytest.raises(TrainerError, match=r"weighted sum .* inf"):
+        two((1e308, 1e308)).trainer.evaluate(TRIAL)
 
 
 @pytest.mark.parametrize("result", [1.0, None, "ab", (1.0,), (1.0, 2.0, 3.0), (1.0, np.nan), (1.0, True)])

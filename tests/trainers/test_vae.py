@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from fmnas.search_spaces import Configuration, SpaceError, Trial
 from fmnas.trainers.contract import EvaluationStoppedError
-from fmnas.trainers.images.vae import PENALTY, Autoencoder, Deconvolution, VAETrainer
+from fmnas.trainers.images.vae import PENALTY, VAE_FMNIST_SMALL, Autoencoder, Deconvolution, VAETrainer
 from fmnas.trainers.images.vae_space import VAE_SPACE
+from fmnas.trainers.problem import DataSettings, ProblemSettings
 from fmnas.trainers.split import Split
 
 PLAIN: Configuration = VAE_SPACE.sample(np.random.default_rng(0))
@@ -164,3 +165,10 @@ def test_a_network_that_diverges_has_the_penalty(trainer: VAETrainer, monkeypatc
     monkeypatch.setattr(trainer, "negative_log_likelihood", lambda network: math.inf)
     evaluation = trainer.evaluate(Trial(0, PLAIN, 1, "random"))
     assert (evaluation.objective, evaluation.diverged) == (PENALTY, True)
+
+
+def test_the_problem_names_its_data() -> None:
+    problem = VAE_FMNIST_SMALL.make(ProblemSettings(data=DataSettings(name="digits", train=20, validation=10)))
+    assert problem.load is not None
+    assert problem.dataset == problem.load().name == "digits"
+    assert all(words in problem.objective for words in ("10 images of digits", "20 others"))

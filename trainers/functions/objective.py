@@ -17,6 +17,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral
 from numbers import Real as RealNumber
 from time import perf_counter
 from traceback import extract_tb
@@ -151,7 +152,9 @@ class FunctionTrainer:
                 raise DeviceFailedError(failure) from error
             raise TrainingFailedError(_failure_message(error, self._function)) from error
         several = _numbers(result, len(self._weights)) if self._weights else ()
-        value = float(np.dot(self._weights, several)) if several else finite_number(result, "it returned")
+        if several:
+            result = sum(weight * number for weight, number in zip(self._weights, several, strict=True))
+        value = finite_number(result, "the weighted sum of what it returned is" if several else "it returned")
         if self._positive and value <= 0:
             raise TrainerError(f"it returned {value}: with log_objective it must be above 0")
         if self.noise:
@@ -170,12 +173,12 @@ def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop)
     def listen(epoch: int, value: float) -> None:
         value = finite_number(value, f"for epoch {epoch!r} it reported")
         previous = max(values, default=0)
-        if type(epoch) is not int or not previous < epoch <= epochs:
+        if isinstance(epoch, bool) or not isinstance(epoch, Integral) or not previous < epoch <= epochs:
             raise TrainerError(
                 f"it reported epoch {epoch!r} after {previous}: epochs must be integers from 1 to {epochs}, increasing"
             )
-        values[epoch] = value
-        report(0, epoch, value)
+        values[int(epoch)] = value
+        report(0, int(epoch), value)
         if stop():
             raise EvaluationStoppedError(f"cancelled after epoch {epoch}")
 
@@ -197,7 +200,8 @@ def finite_number(value: Any, what: str) -> float:
 
 def _numbers(result: Any, count: int) -> tuple[float, ...]:
     """The numbers that a function returned together. Raises TrainerError unless there are `count`, all finite."""
-    if not isinstance(result, Sequence | np.ndarray) or isinstance(result, str) or len(result) != count:
+    result = result.tolist() if hasattr(result, "tolist") else result  # an array of numpy or torch
+    if not isinstance(result, Sequence) or isinstance(result, str) or len(result) != count:
         raise TrainerError(
             f"it returned {repr(result)[:MAX_VALUE_CHARS]} ({type(result).__name__}): with {count} objectives it must "
             f"return {count} numbers, e.g. a tuple"

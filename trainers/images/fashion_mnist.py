@@ -86,6 +86,7 @@ def _search(cache: Path) -> ImageSet:
             return _download_into(cache / "FashionMNIST" / "raw", place, download)
         except (OSError, http.client.HTTPException, subprocess.SubprocessError, DataError) as error:
             reason = getattr(error, "stderr", None) or str(error)
+            reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason  # after a timeout
             tried.append(f"{place}: {' '.join(reason.split())}")
             logger.info("FashionMNIST, %s", tried[-1])
     hints = (

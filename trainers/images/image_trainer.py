@@ -13,7 +13,7 @@ once on others. The best validation error of a search is biased, as the lowest o
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 
 import torch
@@ -257,8 +257,8 @@ class ImageTrainer:
             "seed": trial.seed,
             "seeds": trial.first_seeds or self.settings.seeds if plan.mode == "stacked" else 1,  # in one program
             "batch_size": self.settings.batch_size,
-            "device": self._device.type,
-            "way": plan.mode,
+            "conditions": asdict(self._conditions),
+            "instructions": torch.backends.cpu.get_cpu_capability() if self._device.type == "cpu" else "",
             "threads": plan.threads,
             "data": self._data_fingerprint,
         }

@@ -46,7 +46,7 @@ def saved_facts(trial: Trial, split: Split, evaluation: Evaluation) -> dict[str,
     cell = Cell.from_configuration(trial.configuration)
     return {
         "cell": {"states": cell.states, "output": cell.output},
-        "labels": LABELS.get(split.name, tuple(map(str, range(CLASSES)))),
+        "labels": (not split.digest and LABELS.get(split.name)) or tuple(map(str, range(CLASSES))),
         "normalisation": {"divide_by": 255, "mean": model.MEAN, "standard_deviation": model.STANDARD_DEVIATION},
         "configuration": trial.configuration,
         "dataset": split.name,

@@ -39,6 +39,7 @@ from fmnas.trainers.contract import (
     no_report,
 )
 from fmnas.trainers.images.data import image_set, search_split
+from fmnas.trainers.images.image_files import dataset_name
 from fmnas.trainers.images.vae_space import PIXELS, SMALLEST, VAE_SPACE
 from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import Split
@@ -153,7 +154,7 @@ class VAETrainer:
         """Train, with a report of the objective after each epoch.
 
         Raises SpaceError for a configuration outside the space, TrainerError for invalid epochs or an invalid seed,
-        EvaluationStoppedError once `stop`, called after each step, returns true.
+        EvaluationStoppedError once `stop`, called before each step, returns true.
         """
         start = self._clock()
         check_trial(trial, self.space)
@@ -208,7 +209,7 @@ def vae_fmnist_small(settings: ProblemSettings) -> Problem:
     data = settings.data
     assert data.train
     assert data.validation
-    train, validation = data.train, data.validation
+    train, validation, name = data.train, data.validation, dataset_name(data.name or "", data.root)
 
     def build(split: Any, hardware: Hardware) -> VAETrainer:
         return VAETrainer(split, hardware.threads)
@@ -218,9 +219,10 @@ def vae_fmnist_small(settings: ProblemSettings) -> Problem:
         build=build,
         penalty=PENALTY,
         epochs=EPOCHS,
-        objective="The objective is the negative log-likelihood of validation images in nats.",
+        objective=f"The objective is the negative log-likelihood of {validation:,} images of {name} in nats, by a "
+        f"network trained on {train:,} others.",
         seeds=1,
-        dataset="fashion_mnist",
+        dataset=name,
         load=lambda: search_split(image_set(data), train, validation),
     )
 
