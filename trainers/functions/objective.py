@@ -170,7 +170,7 @@ def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop)
     It raises TrainerError for an invalid epoch or value, EvaluationStoppedError if the evaluation is cancelled.
     """
 
-    def listen(epoch: int, value: float) -> None:
+    def listen(epoch: Any, value: float) -> None:
         value = finite_number(value, f"for epoch {epoch!r} it reported")
         previous = max(values, default=0)
         if isinstance(epoch, bool) or not isinstance(epoch, Integral) or not previous < epoch <= epochs:
