@@ -17,7 +17,6 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from numbers import Integral
 from numbers import Real as RealNumber
 from time import perf_counter
 from traceback import extract_tb
@@ -173,7 +172,7 @@ def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop)
     def listen(epoch: Any, value: float) -> None:
         value = finite_number(value, f"for epoch {epoch!r} it reported")
         previous = max(values, default=0)
-        if isinstance(epoch, bool) or not isinstance(epoch, Integral) or not previous < epoch <= epochs:
+        if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer) or not previous < epoch <= epochs:
             raise TrainerError(
                 f"it reported epoch {epoch!r} after {previous}: epochs must be integers from 1 to {epochs}, increasing"
             )
