@@ -94,7 +94,7 @@ def minimize(
     from fmnas.platform.registry import IN_MEMORY, replace_references
 
     if reserved := [name for name in ("name", "use", "label", "concurrency", "options") if name in options]:
-        raise ConfigError(f"{', '.join(reserved)}: not an option of {optimizer}; the argument `optimizer` names it")
+        raise ConfigError(f"{', '.join(reserved)}: cannot be set; options are those of {optimizer}, and warm_start")
     task = _as_problem(function, space)
     called = (function.function or function) if isinstance(function, Problem) else function
     title = str(getattr(called, "__name__", type(called).__name__)).strip("<>")

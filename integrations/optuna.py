@@ -156,10 +156,10 @@ def _to_configuration(
     if any(trial.distributions.get(name, expected) != expected for name, expected in search_space.items()):
         return None
     internal = json.loads(trial.system_attrs.get(SUGGESTED_KEY, "{}"))
-    suggested = {name: search_space[name].to_external_repr(internal[name]) for name in internal if name in search_space}
     try:
+        suggested = {n: search_space[n].to_external_repr(value) for n, value in internal.items() if n in search_space}
         return translator.configuration({**suggested, **trial.params})
-    except (KeyError, SpaceError):
+    except (KeyError, IndexError, SpaceError):  # IndexError: there were more choices
         return None
 
 
