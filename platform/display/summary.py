@@ -62,7 +62,9 @@ class ResultPrinter:
         reason = redact(result.reason)
         if result.ending == Ending.FAILED:
             print_error(f"the experiment failed: {reason}")
-        return self._print_end(result.ending, {"reason": reason, **_result_fields(result)})
+        return self._print_end(
+            result.ending, {"reason": reason, **(_result_fields(result) if self.mode == JSON else {})}
+        )
 
     def print_failure(self, error: ExperimentFailed) -> int:
         """Print why the experiment cannot continue, or its results not be written; return the exit code."""

@@ -8,8 +8,8 @@ from surrogate_distance import Recordings
 
 def test_a_distance_is_a_root_mean_square_of_standard_deviations() -> None:
     recordings = Recordings(np.array([[0.0, 10.0, 5.0], [2.0, 30.0, 5.0]]))  # the third feature never varies
-    assert recordings.distances(np.array([[0.0, 10.0, 7.0]])) == pytest.approx([0.0])
-    assert recordings.distances(np.array([[3.0, 30.0, 5.0]])) == pytest.approx([np.sqrt(1 / 3)])
+    points = np.array([[0.0, 10.0, 7.0], [3.0, 30.0, 5.0]])
+    assert recordings.distances(points, [np.array([True, True])] * 2) == pytest.approx([0.0, np.sqrt(1 / 3)])
 
 
 def test_what_is_not_allowed_is_not_the_nearest() -> None:
