@@ -59,12 +59,10 @@ class ResultPrinter:
             for what, text in self._paths(result).items() if self.mode != QUIET else ():
                 print_line(self.console, f"{what:<15} {text}")
             self._print_unsynced(result.tracking)
-        reason = redact(result.reason)
         if result.ending == Ending.FAILED:
-            print_error(f"the experiment failed: {reason}")
-        return self._print_end(
-            result.ending, {"reason": reason, **(_result_fields(result) if self.mode == JSON else {})}
-        )
+            print_error(f"the experiment failed: {redact(result.reason)}")
+        facts = _result_fields(result) if self.mode == JSON else {}
+        return self._print_end(result.ending, {"reason": redact(result.reason), **facts})
 
     def print_failure(self, error: ExperimentFailed) -> int:
         """Print why the experiment cannot continue, or its results not be written; return the exit code."""
