@@ -78,8 +78,6 @@ ARRAY = (
 )
 """Taguchi's L18, its first five columns: the level of each factor in each arm."""
 CHAINS, STEPS, AVERAGE_UP_TO, RARE = 4, 12, 200, 0.1
-SAME = 1e-9
-"""Objectives that differ by less than this share of their range are the same."""
 FEW = (
     Warping(log_above_median),
     Warping(identity),
@@ -206,12 +204,11 @@ def draw_parameters(posterior: Posterior, rng: np.random.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Arm:
-    """Levels of the factors, and of three that are no factors of the array:
+    """Levels of the factors, and of three parts that the array does not have:
 
     correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
     they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
-    an improvement has to exceed, in standard deviations of the objectives as modeled; "step": the least difference of
-    two objectives, if the lowest one was found twice.
+    an improvement has to exceed: nothing, or the least difference of two objectives, if the lowest was found twice.
 
     The defaults are those of BO-FM.
     """
@@ -223,7 +220,7 @@ class Arm:
     search: str = "6"
     correlation: str = "0.5"
     tried: str = "skipped"
-    margin: str = "0"
+    margin: str = "none"
 
     @property
     def name(self) -> str:
@@ -279,16 +276,14 @@ class PartsBOFM(BOFM):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
-        if self.arm.margin == "step":
-            return LogEI(float(y.min()) - self._step(y.numpy()))
-        return LogEI(float(y.min()) - float(self.arm.margin) * float(y.std()))
+        return LogEI(float(y.min()) - (self._step(y.numpy()) if self.arm.margin == "step" else 0.0))
 
     def _step(self, modeled: np.ndarray) -> float:
         """The least difference of two objectives, on the scale of the model, if the lowest one was found twice."""
         y = self.objectives()
         order = y.argsort()
         gaps = np.diff(y[order])
-        differ = gaps > SAME * np.ptp(y)
+        differ = gaps > 1e-9 * np.ptp(y)  # more than rounding
         if differ[0]:
             return 0.0
         lowest, next_lowest = order[0], order[differ.argmax() + 1]

@@ -20,16 +20,17 @@ independently, as in Optuna's model-based samplers. Studies with several objecti
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator, check_integer
+from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator
 from fmnas.optimizers import BOFM, OptimizerError
 from fmnas.optimizers.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
@@ -54,14 +55,12 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
     def __init__(
         self,
         *,
-        seed: int | None = None,
-        n_startup_trials: int = 10,
+        seed: Annotated[int, Ge(0)] | None = None,
+        n_startup_trials: Annotated[int, Ge(0)] = 10,
         kernel: KernelName = "modlap",
         mode: ModeName = "default",
     ) -> None:
-        check_integer("n_startup_trials", n_startup_trials, at_least=0)
-        if seed is not None:
-            check_integer("seed", seed, at_least=0)
+        check_options(type(self), seed=seed, n_startup_trials=n_startup_trials)
         check_options(BOFM, kernel=kernel, mode=mode)
         self._n_startup_trials = n_startup_trials
         self._options: dict[str, Any] = {"kernel": kernel, "mode": mode}

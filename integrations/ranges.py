@@ -15,10 +15,8 @@ caller must set its parameter.
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Generic, TypeVar
 
-from fmnas.optimizers import OptimizerError
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, SpaceError
 from fmnas.search_spaces.variables import Value, Variable
 
@@ -128,12 +126,6 @@ Range = Interval | Grid | Choices
 count: number of values. variable: the search-space variable with a name. encode: maps a parameter to the variable's
 value; SpaceError if it is outside. decode: maps the variable's value to a parameter of a built-in type.
 """
-
-
-def check_integer(name: str, value: Any, *, at_least: int) -> None:
-    """Raise OptimizerError unless an argument is an integer of at least this size."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-        raise OptimizerError(f"{name} = {value!r}: it must be an integer, at least {at_least}")
 
 
 class SpaceTranslator(Generic[Name]):

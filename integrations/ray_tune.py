@@ -28,21 +28,22 @@ Others are refused: quantized domains, normal distributions, sample_from, grid_s
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge
 from ray import cloudpickle
 from ray.tune.search import Searcher
 from ray.tune.search.sample import Categorical, Float, Integer, LogUniform, Uniform
 from ray.tune.search.variant_generator import parse_spec_vars
 
-from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator, check_integer
+from fmnas.integrations.ranges import Choices, Grid, Interval, Range, SpaceTranslator
 from fmnas.optimizers import BOFM, OptimizerError, random_design
 from fmnas.optimizers.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Trial
 
-NO_SPACE = "BOFMSearch has nothing to search: pass a param_space with domains of two or more values to the Tuner"
+NO_SPACE = "BOFMSearch has no space to search: pass a param_space with domains of two or more values to the Tuner"
 
 Keys = tuple[str, ...]
 """The path of a parameter in nested dictionaries."""
@@ -61,16 +62,15 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
     def __init__(
         self,
         *,
-        seed: int = 0,
-        n_startup_trials: int = 10,
+        seed: Annotated[int, Ge(0)] = 0,
+        n_startup_trials: Annotated[int, Ge(1)] = 10,
         kernel: KernelName = "modlap",
         bofm_mode: ModeName = "default",
     ) -> None:
         super().__init__()
         self._metric: str | None = None
         self._mode: str | None = None
-        check_integer("n_startup_trials", n_startup_trials, at_least=1)
-        check_integer("seed", seed, at_least=0)
+        check_options(type(self), seed=seed, n_startup_trials=n_startup_trials)
         check_options(BOFM, kernel=kernel, mode=bofm_mode)
         self._n_startup_trials = n_startup_trials
         self._seed = seed

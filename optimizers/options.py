@@ -31,10 +31,10 @@ BOUNDS = {
 
 
 @cache
-def get_parameters(optimizer: type[Optimizer]) -> Mapping[str, Parameter]:
+def get_parameters(called: type[object]) -> Mapping[str, Parameter]:
     """The keyword-only parameters of the constructor; with those of its bases if it passes `**others` on."""
     levels: list[dict[str, Parameter]] = []
-    for base in optimizer.__mro__:
+    for base in called.__mro__:
         if "__init__" not in vars(base):
             continue
         try:
@@ -60,13 +60,14 @@ def yaml_types(annotation: Any) -> Any:
     ]
 
 
-def check_options(optimizer: type[Optimizer], **values: Any) -> None:
+def check_options(called: type[object], **values: Any) -> None:
     """Raise OptimizerError for a value that is outside the bounds and Literals of its annotation.
 
-    An annotation without either is not checked, nor is a value that no YAML file can hold, if the annotation allows
-    more than numbers.
+    called: the class whose constructor has the annotations; an optimizer, or another package's adapter of one. An
+    annotation without either is not checked, nor is a value that no YAML file can hold, if the annotation allows more
+    than numbers.
     """
-    parameters = get_parameters(optimizer)
+    parameters = get_parameters(called)  # type: ignore[arg-type]  # mypy takes a class for not hashable
     for name, value in values.items():
         parts = _split_union(parameters[name].annotation)
         limited = [part for part in parts if get_origin(part) in (Annotated, Literal)]
@@ -74,8 +75,7 @@ def check_options(optimizer: type[Optimizer], **values: Any) -> None:
         if not limited or not is_checked or (value is None and NoneType in parts):
             continue
         if not any(_contains(part, value) for part in limited):
-            allowed = "; or ".join(map(_describe, limited))
-            raise OptimizerError(f"{name} = {value!r}: it must be {allowed}")
+            raise OptimizerError(f"{name} = {value!r}: it must be {', or '.join(map(_describe, limited))}")
 
 
 def get_choices(annotation: Any) -> list[Any]:
@@ -101,8 +101,8 @@ def _bounds(part: Any) -> list[tuple[str, Callable[[Any, Any], bool], Any]]:
 def _describe(part: Any) -> str:
     if get_origin(part) is Literal:
         return f"one of {', '.join(map(repr, get_args(part)))}"
-    kind = "an integer" if get_args(part)[0] is int else "a number"
-    return ", ".join([kind, *(f"{word} {bound}" for word, _, bound in _bounds(part))])
+    kind = " (an integer)" if get_args(part)[0] is int else ""
+    return " and ".join(f"{word} {bound}" for word, _, bound in _bounds(part)) + kind
 
 
 def _split_union(annotation: Any) -> tuple[Any, ...]:

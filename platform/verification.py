@@ -95,7 +95,7 @@ def read_pack(path: Path) -> dict[str, bytes]:
             return {entry.filename: archive.read(entry) for entry in entries}
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be read ({error.strerror}): give an archive of `fmnas pack`") from None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, ValueError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError) as error:
         raise RunDirectoryError(f"{path} is not an archive of `fmnas pack`, or is damaged: {one_line(error)}") from None
 
 

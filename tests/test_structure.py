@@ -42,7 +42,7 @@ LINE_BUDGETS = {
     "optimizers": 3_675,
     "trainers": 5_430,
     "baselines": 4_772,
-    "integrations": 992,
+    "integrations": 982,
     "testing": 440,
     "comparison": 4_405,
     "platform": 10_640,

@@ -1,14 +1,21 @@
 """The interface of a trainer, which turns a trial into an evaluation, and the errors of trainers and data."""
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from tokenize import TokenError
 from typing import Any, Protocol
+from zipfile import BadZipFile
 
 from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial, errors
 
 
 class DataError(FmnasError):
     """Data are missing, damaged, or too few."""
+
+
+DAMAGED = (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error, TokenError)
+"""What numpy, zipfile and zlib raise for damaged files."""
 
 
 class TrainerError(FmnasError, ValueError):

@@ -23,9 +23,7 @@ a result for each; the seeds tell them apart.
 
 import io
 import json
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -39,7 +37,7 @@ from fmnas.search_spaces import Conditions, Configuration, Evaluation, FmnasErro
 from fmnas.search_spaces.files import write_aside
 from fmnas.search_spaces.records import FINISHED
 from fmnas.search_spaces.variables import Real
-from fmnas.trainers.contract import DataError
+from fmnas.trainers.contract import DAMAGED, DataError
 
 FORMAT = 1
 """Version of the file's format."""
@@ -196,13 +194,6 @@ def _load(content: bytes) -> Any:
     return np.load(io.BytesIO(content), allow_pickle=False)
 
 
-UNREADABLE = (
-    *(OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError, FmnasError),
-)
-"""What numpy and zipfile raise for damaged files."""
-
-
 class DataErrors:
     """Within the context, what is wrong with a file is a DataError."""
 
@@ -212,7 +203,7 @@ class DataErrors:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, UNREADABLE):
+        if isinstance(error, (*DAMAGED, LookupError, TypeError, FmnasError)):
             detail = getattr(error, "strerror", None) or " ".join(f"{error}".split()) or type(error).__name__
             raise DataError(
                 f"{self._path} cannot be read as recorded results ({detail}): give a file that `fmnas record` wrote"

@@ -84,7 +84,7 @@ class Surrogate:
         """Maximise the likelihood of y [n] and return the best fit. warm: eta of an earlier fit, an additional start.
 
         restart: with False, `warm` is the only start if there are more than `settings.subset` observations.
-        Raises FitError if no start gives a positive definite matrix, or the best one only on the subset.
+        Raises FitError if no start gives a positive definite matrix, or the best fit to a subset gives none for all y.
         """
         settings, full = self.settings, self.likelihood(points, y)
         likelihood = full

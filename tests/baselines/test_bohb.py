@@ -199,7 +199,7 @@ def test_a_changed_history_is_noticed() -> None:
     ],
 )
 def test_options_of_the_model_are_checked(option: str, value: float) -> None:
-    with pytest.raises(OptimizerError, match=f"{option} = {value}: .*at least .* at most"):
+    with pytest.raises(OptimizerError, match=f"{option} = {value}: it must be at least .* and at most"):
         BOHB(SPACE, epochs=9, **{option: value})  # type: ignore[arg-type]  # of all of them
 
 

@@ -133,7 +133,7 @@ def test_a_restored_search_continues_as_the_saved_one(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named() -> None:
     searcher = BOFMSearch()
-    with pytest.raises(OptimizerError, match="param_space"):
+    with pytest.raises(OptimizerError, match="no space"):
         searcher.suggest("one")
     for _ in range(2):
         with pytest.raises(OptimizerError, match="two or more values"):

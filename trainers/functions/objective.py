@@ -216,8 +216,8 @@ def weighted_sum(objectives: Mapping[str, float], weights: Sequence[float] = EQU
 
 def _two_objectives(objectives: Mapping[str, float], weights: Sequence[float]) -> Sequence[float]:
     """The weights if there are objectives. Raises TrainerError unless there are two of each, all finite numbers."""
-    are_of_the_kind = isinstance(objectives, Mapping) and isinstance(weights, Collection)
-    if not are_of_the_kind or (objectives and (len(objectives), len(weights)) != (2, 2)):
+    is_readable = isinstance(objectives, Mapping) and isinstance(weights, Collection)
+    if not is_readable or (objectives and (len(objectives), len(weights)) != (2, 2)):
         raise TrainerError(
             f"objectives = {objectives!r}, weights = {weights!r}: give none or two names with their values in "
             'the reference point, e.g. {"error": 1.0, "seconds": 60.0}, and two weights'

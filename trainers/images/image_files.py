@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnas.trainers.contract import DataError
+from fmnas.trainers.contract import DAMAGED, DataError
 from fmnas.trainers.problem import OWN
 from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes, ImageSet
 
@@ -103,7 +103,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
             raise ValueError("not a zip archive, or truncated")
         with np.load(path, allow_pickle=False) as content:
             return {key: np.asarray(content[key]) for key in ARRAYS if key in content.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+    except DAMAGED as error:
         raise DataError(f"not a readable .npz file of arrays ({error}); save them with numpy.savez") from None
 
 

@@ -54,7 +54,7 @@ def error(split: Split, configuration: Configuration) -> float:
     parameters = dict(configuration)
     units = parameters.pop("hidden_units")
     network = MLPClassifier(hidden_layer_sizes=(units,), solver="sgd", random_state=2, **parameters)
-    with warnings.catch_warnings(), threadpool_limits(1):  # more threads wait for each other: minutes on a busy machine
+    with warnings.catch_warnings(), threadpool_limits(1):  # more threads wait for each other on busy cores
         warnings.simplefilter("ignore")  # that 200 epochs were too few, and overflows
         try:
             network.fit(split.train_inputs, split.train_labels)
