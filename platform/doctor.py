@@ -18,8 +18,9 @@ OPTIONAL = {
     "smac": "smac",
     "botorch": "botorch",
     "Box2D": "robot_pushing",
+    "psutil": "workers.system_metrics",
 }
-"""Optional module -> the problems or the optimizers that need it."""
+"""Optional module -> the problems, the optimizers or the key that need it."""
 MIN_FREE_GIGABYTES = 2.0
 
 

@@ -16,7 +16,7 @@ class SpaceError(FmnasError, ValueError):
     """An invalid variable, space or configuration."""
 
 
-PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "Box2D": "box2d"}
+PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "Box2D": "box2d", "pynvml": "nvidia-ml-py"}
 """The distribution of a module, where its name differs. `xgboost` would install CUDA's libraries, too."""
 WITHOUT_DEPENDENCIES = {"hpbandster"}
 """What fmnas needs of its dependencies is required by fmnas; netifaces, which must be compiled, is not needed."""

@@ -38,21 +38,21 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_318,
+    "search_spaces": 1_319,
     "optimizers": 3_675,
     "trainers": 5_430,
     "baselines": 4_772,
     "integrations": 982,
     "testing": 440,
     "comparison": 4_405,
-    "platform": 10_640,
-    "platform/config": 1_226,
+    "platform": 10_751,
+    "platform/config": 1_231,
     "platform/display": 864,
     "platform/experiment": 2_424,
-    "platform/mlflow": 1_040,
+    "platform/mlflow": 1_041,
     "platform/report": 585,
     "platform/runner": 910,
-    "platform/workers": 1_299,
+    "platform/workers": 1_404,
     "api": 393,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

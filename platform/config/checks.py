@@ -200,6 +200,8 @@ def find_ineffective_keys(config: Config, entry: ProblemEntry) -> Iterator[str]:
         if keys:
             how = "evaluates" if workers.is_simulated else "runs"
             yield f"{', '.join(keys)}: workers.kind = {workers.kind} {how} one trial at a time here"
+    if workers.is_simulated and workers.system_metrics:
+        yield f"workers.system_metrics: workers.kind = {workers.kind} takes the time of a trial from its result"
     if not is_user_defined(entry.name):
         yield from _find_fixed_fidelity(config, entry.problem(config.problem_settings))
     tracking = [f"tracking.{key}" for key in ("uri", "experiment") if getattr(config.tracking, key) is not None]

@@ -96,6 +96,9 @@ class WorkersConfig(Section):
     """Consecutive failed, timed-out or lost trials that end the experiment."""
     grace_seconds: float = Field(default=30, ge=0, le=MAX_SECONDS)
     """Seconds that Ctrl-C and SIGTERM wait for running trials; simulated, 0."""
+    system_metrics: bool = False
+    """Whether workers measure what each trial uses of processors, memory and GPU; MLflow shows it with the trial. Every
+    node needs `pip install psutil`, for GPUs also `nvidia-ml-py`."""
     suggestions: Literal["measured", "instant"] = "measured"
     """How much simulated time a suggestion takes: its measured seconds, during which the driver serves no worker, or
     none. With instant, the seconds of suggestions are not recorded, and the same seed gives the same times."""

@@ -124,6 +124,7 @@ def _metrics(trial: LoggedTrial) -> dict[str, float]:
         known["train_seconds"] = result.evaluation.seconds
         known |= {f"error_seed_{i}": error for i, error in enumerate(result.evaluation.errors, start=1)}
         known |= {f"objective_{i}": value for i, value in enumerate(result.evaluation.values, start=1)}
+        known |= {f"system/{name}": value for name, value in result.evaluation.system_metrics.items()}
     return {key: float(value) for key, value in known.items() if value is not None}
 
 

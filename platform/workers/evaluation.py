@@ -5,7 +5,7 @@ import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from fmnas.platform.errors import LET_THROUGH, BreakOff, ExperimentFailed, legible, one_line, own_line
 from fmnas.platform.workers.cancellation import PastDeadline, interruptible
 from fmnas.platform.workers.pool import FailedEvaluation, timed_out
+from fmnas.platform.workers.system_metrics import SystemMonitor
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
@@ -33,6 +34,7 @@ def evaluate_trial(
     seconds: float = math.inf,
     *,
     interrupt: bool = False,
+    monitor: SystemMonitor | None = None,
     on_error: Callable[[Exception], None] = lambda error: None,
 ) -> Evaluation | FailedEvaluation:
     """Return the validated evaluation, or why it failed. It raises every BreakOff but PastDeadline.
@@ -41,11 +43,14 @@ def evaluate_trial(
     check: raises a BreakOff once the trial must end; a trainer that takes `stop` then ends by itself.
     seconds: the deadline, for the reason. on_error: called with the exception of a trial that failed.
     interrupt: whether to raise the BreakOff inside a trainer that does not end by itself.
+    monitor: measures what the trial uses of the machine.
     Raises ExperimentFailed if a recorded problem lacks the configuration: no result can be made up for it.
     """
+    measuring: AbstractContextManager[dict[str, float]] = monitor.measure() if monitor else nullcontext({})
     try:
-        with _restore_torch():
-            return _call_trainer(trainer, trial, report, check, interrupt)
+        with _restore_torch(), measuring as metrics:
+            evaluation = _call_trainer(trainer, trial, report, check, interrupt)
+        return replace(evaluation, system_metrics=metrics)
     except PastDeadline:
         return timed_out(seconds)
     except NotRecordedError as error:
@@ -124,8 +129,8 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
             is_valid, expected = isinstance(value, Conditions | None), "Conditions or None"
         elif name == "diverged":
             is_valid, expected = isinstance(value, bool), "True or False"
-        elif name == "files":
-            is_valid, expected = isinstance(value, Mapping), "files by name"
+        elif name in ("files", "system_metrics"):
+            is_valid, expected = isinstance(value, Mapping), "a mapping"
         else:
             is_unknown = value is None and name in ("flops", "flops_ratio")
             is_valid, expected = is_unknown or _is_finite(value, 1 + (name == "seed_curves")), "a finite number"

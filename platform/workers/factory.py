@@ -17,6 +17,7 @@ from fmnas.platform.workers.evaluation import warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.simulated import SimulatedPool, SimulatedTime
+from fmnas.platform.workers.system_metrics import SystemMonitor
 from fmnas.trainers import TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
@@ -53,6 +54,7 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
     if workers.is_in_driver:
         task = problem(config.problem, settings)
         try:
+            monitor = SystemMonitor(workers.hardware.device) if workers.system_metrics else None
             trainer = task.build(spec.data, workers.hardware)
         except TrainerError as error:
             keys = f"workers.gpus = {workers.gpus:g}, workers.arrangement = {workers.arrangement}"
@@ -66,7 +68,7 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
             "print_tracebacks": spec.print_tracebacks,
         }
         if spec.simulation is None:
-            yield InProcessPool(trainer, **options)
+            yield InProcessPool(trainer, **options, monitor=monitor)
         else:
             yield SimulatedPool(trainer, most, spec.simulation, **options)
         return

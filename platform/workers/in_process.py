@@ -11,6 +11,7 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import Stopped, StopRequest, deadline
 from fmnas.platform.workers.evaluation import evaluate_trial
 from fmnas.platform.workers.pool import FailedEvaluation, JobEnded
+from fmnas.platform.workers.system_metrics import SystemMonitor
 from fmnas.search_spaces.records import LOST
 from fmnas.trainers import Trainer, TrainerError, TrainingFailedError
 
@@ -21,6 +22,7 @@ class InProcessPool:
     A device failure ends the experiment, as this process cannot use the device again; a resume repeats the job.
     trial_seconds: deadline of a job. stop, grace_seconds: when a running job is abandoned.
     print_tracebacks: whether to print the traceback of what a trial raised.
+    monitor: measures what a trial uses of the machine.
     """
 
     capacity = size = 1
@@ -32,8 +34,9 @@ class InProcessPool:
         stop: StopRequest | None = None,
         grace_seconds: float = 0.0,
         print_tracebacks: bool = True,
+        monitor: SystemMonitor | None = None,
     ) -> None:
-        self._trainer, self._print_tracebacks = trainer, print_tracebacks
+        self._trainer, self._print_tracebacks, self._monitor = trainer, print_tracebacks, monitor
         self._seconds, self._stop, self._grace = trial_seconds, stop or StopRequest(), grace_seconds
         self._job: Job | None = None
         self._epochs = 0
@@ -70,7 +73,14 @@ class InProcessPool:
 
         with same_working_directory():
             result = evaluate_trial(
-                self._trainer, job.trial, self._report, check, self._seconds, interrupt=True, on_error=self._on_error
+                self._trainer,
+                job.trial,
+                self._report,
+                check,
+                self._seconds,
+                interrupt=True,
+                monitor=self._monitor,
+                on_error=self._on_error,
             )
         if isinstance(result, FailedEvaluation) and result.status == LOST:
             raise ExperimentFailed(

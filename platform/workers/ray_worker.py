@@ -14,6 +14,7 @@ from fmnas.platform.workers.cancellation import deadline
 from fmnas.platform.workers.evaluation import evaluate_trial, warm_up_torch
 from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.progress_actor import JobKey, progress_reporter
+from fmnas.platform.workers.system_metrics import SystemMonitor
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.memory import release_gpu_cache, tune_malloc
@@ -44,13 +45,14 @@ def build_trainer(
 class Worker:
     """The actor: a trainer, built once from data that all workers of a node share.
 
-    progress_actor: where it reports the epochs of its trials.
+    progress_actor: where it reports the epochs of its trials. measured: its device, if system metrics are wanted.
     """
 
-    def __init__(self, build: BuildTrainer, data: Data | None, progress_actor: Any) -> None:
+    def __init__(self, build: BuildTrainer, data: Data | None, progress_actor: Any, measured: str = "") -> None:
         tune_malloc()
         self._place, self._progress_actor = f"{socket.gethostname()}:{os.getpid()}", progress_actor
         try:
+            self._monitor = SystemMonitor(measured) if measured else None
             self._trainer = build(data)
         except LET_THROUGH:
             raise
@@ -70,7 +72,7 @@ class Worker:
         as pickle may fail for it. Memory of a failed job is released for the next one and others on the same GPU.
         """
         report = progress_reporter(self._progress_actor, job)
-        result = evaluate_trial(self._trainer, trial, report, deadline(seconds), seconds)
+        result = evaluate_trial(self._trainer, trial, report, deadline(seconds), seconds, monitor=self._monitor)
         if isinstance(result, FailedEvaluation):
             gc.collect()  # cycles of exceptions and frames hold tensors
             release_gpu_cache()
