@@ -57,3 +57,29 @@ def test_importances_of_an_exported_study(tmp_path: Path) -> None:
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1) + 0.1 * trial.suggest_float("y", 0, 1), n_trials=20)
     done = python("-c", block, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_shares_of_the_variance_tell_main_effects_from_interactions(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / EXPORTED}"
+    functions = {"sum": lambda x, y: x + 0.2 * y, "product": lambda x, y: (x - 0.5) * (y - 0.5)}
+    for name, function in functions.items():
+        for repeat in range(2):
+            sampler = optuna.samplers.RandomSampler(seed=repeat)
+            study = optuna.create_study(study_name=f"{name}/random/repeat-{repeat}", storage=storage, sampler=sampler)
+            for _ in range(100):
+                trial = study.ask()
+                study.tell(trial, function(trial.suggest_float("x", 0, 1), trial.suggest_float("y", 0, 1)))
+    shares = {}
+    for name in functions:
+        done = python(str(ROOT / "examples" / "importance.py"), storage, f"{name}/random")
+        assert done.returncode == 0, done.stderr
+        rows = re.findall(r"^(\S+).*? (\d\.\d\d)   (\S+) to (\S+)$", done.stdout, flags=re.MULTILINE)
+        shares[name] = {row[0]: float(row[1]) for row in rows}
+        assert all(float(low) <= float(mean) <= float(high) for _, mean, low, high in rows)
+        assert sum(shares[name].values()) == pytest.approx(1, abs=0.02)
+    assert shares["sum"]["x"] > 0.85
+    assert shares["product"]["interactions"] > 0.5
+    done = python(str(ROOT / "examples" / "importance.py"), storage, "absent/random")
+    assert done.returncode == 1
+    assert "sum/random/repeat-0" in done.stderr
+    assert "Traceback" not in done.stderr
