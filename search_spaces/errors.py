@@ -4,6 +4,7 @@ Each package derives its own (SpaceError, OptimizerError, DataError, ConfigError
 the value, what is allowed and the next step. The command line prints it without a traceback and exits with code 2.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -16,8 +17,9 @@ class SpaceError(FmnasError, ValueError):
     """An invalid variable, space or configuration."""
 
 
-PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "Box2D": "box2d", "pynvml": "nvidia-ml-py"}
-"""The distribution of a module, where its name differs. `xgboost` would install CUDA's libraries, too."""
+XGBOOST = "xgboost" if sys.platform == "darwin" else "xgboost-cpu"
+PACKAGES = {"sklearn": "scikit-learn", "xgboost": XGBOOST, "Box2D": "box2d", "pynvml": "nvidia-ml-py"}
+"""The distribution of a module, where its name differs. `xgboost` would install CUDA's libraries on Linux, too."""
 WITHOUT_DEPENDENCIES = {"hpbandster"}
 """What fmnas needs of its dependencies is required by fmnas; netifaces, which must be compiled, is not needed."""
 

@@ -38,7 +38,7 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_319,
+    "search_spaces": 1_321,
     "optimizers": 3_675,
     "trainers": 5_430,
     "baselines": 4_772,
