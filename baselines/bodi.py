@@ -8,7 +8,8 @@ are drawn again at every suggestion.
 |---|---|---|---|
 | inputs | normalised to the observed range | the unit cube | a share would depend on the data |
 | mean, output scale | fitted, Gamma prior on the scale | maximised out | shared process |
-| noise | Gamma(0.9, 10) prior | log-normal prior | shared process |
+| noise | Gamma(0.9, 10) prior, variance at least 1e-6 | log-normal prior, ratio at least 1e-6 | shared process |
+| variance | plugs in the estimated mean | ordinary kriging | shared process |
 | candidates | 2,000 random, 200 near each neighbour of the best | 2,000 random, 400 near it | speed |
 | continuous part | CMA-ES | BFGS, which has the gradient | speed |
 | pending trials | qEI | kriging believer | asynchronous workers |

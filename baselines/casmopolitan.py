@@ -24,9 +24,9 @@ transform, acquisition, sizes of the box, restarts.
 | pending trials | batches, counted by their best | kriging believer, counted one by one | asynchronous workers |
 | initial design of a region | 20 points | the run's number, at most 20 | same setting for all optimizers |
 
-As in the source, a new region starts with new points and does not reuse results inside it (MCBO does the same), so a
-restart spends up to 20 trials on random points. On Func2C with 200 evaluations and five seeds, neither the source's
-ball nor a fixed noise was better.
+As in the source, a new region starts with new points and does not reuse results inside it (MCBO does), so a restart
+spends up to 20 trials on random points. On Func2C with 200 evaluations and five seeds, neither the source's ball nor a
+fixed noise was better.
 
 Limitation: edges of graphs only define the search's neighbours.
 """

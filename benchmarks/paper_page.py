@@ -14,6 +14,7 @@ from fmnas.comparison.figures.canvas import PANEL_SIZE, add_legend, new_figure, 
 from fmnas.comparison.figures.palette import Style, styles
 from fmnas.platform.config.load import load_config
 from fmnas.platform.problems import PROBLEMS
+from fmnas.trainers.functions.synthetic import PUBLISHED_NOISE
 from fmnas.trainers.problem import Problem
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -26,6 +27,8 @@ TUNED_ON = ("func2c", "func3c", "ackley5c")
 """Problems on whose points of seeds 0 to 59, by the authors' recipe, the constants of bo-fm's default were chosen."""
 TWO_COLUMNS = 200
 """A table of this number of evaluations has a column at half of them, too."""
+NOISY = ("func2c", "func3c", "ackley5c", "ackley53c", "ackley53c_gebo")
+"""Problems whose objective has PUBLISHED_NOISE added."""
 NEAR = 1e-3
 """By which share of its size a repeat may miss the minimum and count as near."""
 
@@ -229,10 +232,10 @@ def format_published(pair: Sequence[str] | None) -> str:
 
 
 def ahead(taken: Taken, name: str) -> str:
-    """In how many repeats it ended lower than BO-FM."""
+    """In how many repeats it ended lower than BO-FM, by more than the published noise where there is some."""
     if name == "bo-fm" or "bo-fm" not in taken.facts.optimizers:
         return MISSING
-    lower = taken.bests(name) < taken.bests("bo-fm")
+    lower = taken.bests(name) < taken.bests("bo-fm") - (PUBLISHED_NOISE if taken.facts.problem in NOISY else 0.0)
     return f"{int(lower.sum())} of {len(lower)}"
 
 

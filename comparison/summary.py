@@ -167,20 +167,24 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     checks = {row.optimizer: row for row in check_optimizers(trials, ledger, context.by_design)}
     retrained = retrained_summary(context.retrained, context.hypotheses)
     points = checkpoints(curves, at, budget) if len(curves) else []
+    reduced = reduced_settings(retrained, context.full_training)
+    headlines = [headline(final, tests, budget.seconds), retrained_headline(retrained)]
+    if retrained and not reduced:  # test errors first: what a search measured is biased
+        headlines = [headlines[1], f"In the search, {headlines[0]}"]
     cautions = [
         caution(final, tests, _not_begun(ledger, context)),
         *unused_method_warnings(list(checks.values())),
         *failure_warnings(list(checks.values())),
         *lost_trial_warnings(ledger),
         *(remark.text for remark in context.remarks if not remark.optimizer),
-        retrained_caution(retrained, reduced_settings(retrained, context.full_training)),
+        retrained_caution(retrained, reduced),
     ]
     return Summary(
         name=context.name,
         problem=context.problem,
         budget=budget,
         compared_at=at,
-        headline=f"{headline(final, tests, budget.seconds)} {retrained_headline(retrained)}".rstrip(),
+        headline=" ".join(filter(None, headlines)),
         caution=" ".join(text for text in cautions if text),
         optimizers={name: _final_row(row, checks[name], trials, context) for name, row in final.rows.items()},
         tests=tests,

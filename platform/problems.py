@@ -89,7 +89,7 @@ SUMMARIES = {
     },
     "functions.combinatorial": {
         "labs": "low-autocorrelation binary sequences: 50 binary",
-        "pest_control": "COMBO's pest control over 25 stages: 25 discrete of 5 values",
+        "pest_control": "COMBO's pest control, the same draws at each of 25 stages: 25 discrete of 5 values",
         "contamination": "COMBO's contamination control over 25 stages: 25 binary",
         "maxsat": "a random instance of weighted satisfiability: 60 binary",
     },

@@ -29,6 +29,8 @@ def test_the_same_optimizers_compete_in_every_table(name: str) -> None:
     short = {"hyperband", "asha", "dehb"} if config.fidelity.epochs > 1 else set()
     assert {entry.name for entry in config.optimizers} == {entry.name for entry in first.optimizers} | short
     kernels = {entry.options["kernel"]: entry.label for entry in config.optimizers if "kernel" in entry.options}
+    options = {entry.label: entry.options for entry in config.optimizers}
+    assert (options["bo-fm-paper"], options["tpe"]) == ({"mode": "paper"}, {"multivariate": False})
     assert kernels == {kernel: f"bo-fm-{kernel}" for kernel in get_args(KernelName) if kernel != "modlap"}
     assert (config.repeats, config.seed) == (5, 0)
     assert config.budget.evaluations == (100 if name == "paper/xgb_fashion_mnist" else 200)

@@ -357,3 +357,19 @@ def test_the_other_three_quarters_are_drawn_from_all_that_are_left(make_problem:
     assert np.isin(every[5:], np.concatenate(drawn)).all()
     middle = np.searchsorted(every, np.concatenate(drawn)).mean()
     assert middle == pytest.approx(32.0, abs=3.0), "the mean of ranks 5 to 59"
+
+
+def test_predictions_do_not_depend_on_the_order_of_nominal_values(make_problem: Any, kernel: str) -> None:
+    space = Space([Real("x", 0.0, 1.0), Nominal("op", list("abcde")), Integer("k", 0, 3)])
+    problem, order = make_problem(space, 8, kernel=kernel), torch.tensor([3, 0, 4, 1, 2])
+
+    def reorder(points: Points) -> Points:
+        vertices = points.V.clone()
+        vertices[:, 0] = order[vertices[:, 0]]
+        return Points(points.C, vertices)
+
+    likelihood = problem.likelihood
+    other = Posterior(Likelihood(likelihood.kernel, reorder(likelihood.points), likelihood.y), problem.eta)
+    anywhere = Points.from_encoded(space, space.sample_encoded(np.random.default_rng(1), 20))
+    for mine, others in zip(problem.posterior.predict(anywhere), other.predict(reorder(anywhere)), strict=True):
+        np.testing.assert_allclose(others, mine, rtol=1e-9, atol=1e-12)

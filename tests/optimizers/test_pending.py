@@ -107,3 +107,15 @@ def test_a_pending_trial_that_is_believed_best_lowers_the_incumbent() -> None:
     observed, believed = (surface.posterior.likelihood.y for surface in surfaces)
     assert float(believed[-1]) < float(observed.min()) - 0.1
     assert [surface.acquisition for surface in surfaces] == [LogEI(float(observed.min())), LogEI(float(believed[-1]))]
+
+
+def test_pending_trials_on_a_smooth_objective_are_apart() -> None:
+    space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)])
+    optimizer = BOFM(space, seed=1, initial_design=random_design(space, 5, 0), mode=QUICK)
+    for _ in range(8):
+        trial = optimizer.ask()
+        x, z = (float(value) for value in trial.configuration.values())
+        optimizer.tell(trial, (x - 0.3) ** 2 + (z - 0.6) ** 2)
+    pending = np.array([list(optimizer.ask().configuration.values()) for _ in range(4)], dtype=float)
+    distances = np.linalg.norm(pending[:, None] - pending, axis=2)[np.triu_indices(4, 1)]
+    assert distances.min() > 0.01
