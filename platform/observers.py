@@ -71,6 +71,9 @@ class ResultsWriter(Observer):
         try:
             try:
                 self._summary = write_results(self._directory, self._state, self._say)
+            except KeyboardInterrupt:
+                self._sync = None  # the user wants to leave: what is not logged yet is left to `fmnas sync`
+                raise
             except ExperimentFailed as error:
                 self._error = error
             except FmnasError as error:
@@ -80,8 +83,9 @@ class ResultsWriter(Observer):
                     self._say("logging the results to MLflow")
                     self._report = self._sync.finish(ledger.status or Ending.INTERRUPTED, trials)
         except KeyboardInterrupt:
-            command = self._directory.command("report")
-            self._say(f"stopped before all was written: `fmnas {command}` writes the rest from the journal")
+            commands = ["report", "sync"] if self._state.config.tracking.enabled else ["report"]
+            shown = " and ".join(f"`fmnas {self._directory.command(name)}`" for name in commands)
+            self._say(f"stopped before all was written: {shown} take the rest from the journal")
             raise
 
     def result(self, run: RunResult) -> ExperimentResult:

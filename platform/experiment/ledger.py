@@ -142,7 +142,8 @@ class Ledger:
     drivers: every driver that began.
     extensions: every extension, with the number of results before it.
     status: how the last driver left, an `Ending`; empty while one works, or if it crashed.
-    pauses: (begin, end) of the times without a driver of the experiment. A crashed driver counts until its last event.
+    pauses: (begin, end) of the times between drivers of the experiment: the last event of one, the first trial of the
+    next. paused_since: of one that has not ended.
     retrained: settings -> run -> the retraining of its incumbent. retrain_settings: of the retraining begun last.
     """
 
@@ -161,6 +162,7 @@ class Ledger:
     retrain_settings: RetrainSettings = RetrainSettings(0, 0, 0)
     last_at: float = 0.0
     worked_until: float = math.inf
+    paused_since: float = math.inf
 
     def apply(self, event: Event) -> TrialResult | None:
         """Apply one event. Returns the result if a trial ended with it.
@@ -182,6 +184,7 @@ class Ledger:
                 self.retrained[self.retrain_settings][event.run] = event
             case Asked() | Started() | Cancelled() | Lost() | Finished() | Failed():
                 self.status, self.worked_until = "", event.at
+                self._end_pause(event)
                 return self._apply_to_trial(event)
         return None
 
@@ -230,9 +233,15 @@ class Ledger:
             for pending in self.pending.values():
                 if pending.cancelled is None:  # the driver before crashed
                     pending.end_attempt(self.worked_until)
-            if self.worked_until < event.at:
-                self.pauses.append((self.worked_until, event.at))
+            self.paused_since = min(self.paused_since, self.worked_until)
             self.worked_until = event.at
+
+    def _end_pause(self, event: TrialEvent) -> None:
+        """Add the pause before the first trial of a driver: what it took to start, e.g. Ray, is no work, either."""
+        began = event.at - (event.suggest_seconds if isinstance(event, Asked) else 0.0)
+        if began - self.paused_since > 1e-3:  # less is rounding, in simulated time
+            self.pauses.append((self.paused_since, began))
+        self.paused_since = math.inf
 
     def _apply_to_trial(self, event: TrialEvent) -> TrialResult | None:
         run = self.runs[event.run]

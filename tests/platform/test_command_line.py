@@ -311,17 +311,19 @@ import fmnas.platform.cli
     assert (done.returncode, done.stderr) == (130, "")
 
 
+@pytest.mark.parametrize("tracked", ["true", "false"])
 def test_after_ctrl_c_during_the_report_the_report_command_writes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tracked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr("fmnas.platform.report.write.write_report", lambda *_: signal.raise_signal(signal.SIGINT))
-        assert main(["run", "smoke", *LITTLE, "--out", "run"]) == 130
+        assert main(["run", "smoke", *LITTLE, *flags(f"tracking.enabled={tracked}"), "--out", "run"]) == 130
     output = capsys.readouterr().out
-    assert "fmnas report run" in output
-    assert "fmnas resume run" in output
+    named = {command: f"fmnas {command} run" in output for command in ("report", "sync", "resume")}
+    assert named == {"report": True, "sync": tracked == "true", "resume": True}
+    assert "logging" not in output, "Ctrl-C ends the command"
     assert not (out / "summary.json").exists()
     assert main(["report", "run"]) == 0
     assert (out / "summary.json").exists()

@@ -150,14 +150,14 @@ def test_an_event_that_does_not_follow_is_named_by_its_line(event: Event) -> Non
 
 
 def test_a_pause_is_the_time_from_one_driver_of_the_experiment_to_the_next() -> None:
-    """The first driver says that it ends, the second crashes after its last event; retraining is not work on trials."""
+    """To the first suggestion: a driver's start is no work. The first says that it ends, the second crashes."""
     ledger = ledger_of(
         [driver(DriverWork.EXPERIMENT, 0.0), *trial_of(RUN, 0, 0.5), Ended("interrupted", 8.0)],
         [driver(DriverWork.RETRAINING, 30.0), RetrainingBegun(3, 10, 2, (), 31.0)],
-        [driver(DriverWork.EXPERIMENT, 100.0), *trial_of(RUN, 1, 0.5, at=100.0)],
-        [driver(DriverWork.EXPERIMENT, 202.0), Extended({}, CONFIG, 202.0), *trial_of(RUN, 2, 0.5, at=202.0)],
+        [driver(DriverWork.EXPERIMENT, 100.0), *trial_of(RUN, 1, 0.5, at=130.0)],
+        [driver(DriverWork.EXPERIMENT, 202.0), Extended({}, CONFIG, 202.0), *trial_of(RUN, 2, 0.5, at=240.0)],
     )
-    assert ledger.pauses == [(8.0, 100.0), (105.0, 202.0)]
+    assert ledger.pauses == [(8.0, 130.5), (135.0, 240.5)]
 
 
 def test_the_status_is_that_of_the_last_driver_of_the_experiment() -> None:
