@@ -71,7 +71,7 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def same_working_directory() -> Iterator[None]:
     """Restore the working directory after the block, even if it was deleted or renamed."""
-    before = os.open(".", os.O_PATH)
+    before = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # without O_PATH, as on macOS, it must be readable
     try:
         yield
     finally:

@@ -22,7 +22,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fmnas.optimizers.optimizer import Optimizer
+from fmnas.optimizers.isolation import same_working_directory
+from fmnas.optimizers.optimizer import Optimizer, SearchPlan
 from fmnas.optimizers.options import get_options, get_parameters, yaml_types
 from fmnas.platform.errors import LET_THROUGH, ConfigError, call_user_code, one_line, own_line
 
@@ -174,11 +175,12 @@ def _import_module(module: str, text: bytes | None = None) -> ModuleType:
     if not _may_import.get() and (module.endswith(".py") or not module.startswith("fmnas.")):
         raise ConfigError(f"{module} is not imported: reading a run directory runs none of the code that it names")
     try:
-        if module.endswith(".py"):
-            return _run_file(Path(module), text)
-        if find_spec(module.partition(".")[0]) is None:
-            _append_to_path(str(Path.cwd()))  # a console script has its own folder on the path, not the current one
-        return import_module(module)
+        with same_working_directory():
+            if module.endswith(".py"):
+                return _run_file(Path(module), text)
+            if find_spec(module.partition(".")[0]) is None:
+                _append_to_path(str(Path.cwd()))  # a console script has its own folder on the path, not the current one
+            return import_module(module)
     except LET_THROUGH:
         raise
     except BaseException as error:
@@ -303,6 +305,14 @@ class OptimizerEntry:
             return validated
         defaults = {name: option.default for name, option in get_options(self.optimizer).items()}
         return {name: value for name, value in {**defaults, **options}.items() if value is not Parameter.empty}
+
+    def caveat(self, options: Mapping[str, Any]) -> str:
+        """What it says of itself with all its options. Raises ConfigError if a user's method fails."""
+        return call_user_code(f"{self.name}.caveat", self.optimizer.caveat, options)
+
+    def config_warning(self, options: Mapping[str, Any], plan: SearchPlan) -> str:
+        """What it says of a plan. Raises ConfigError if a user's method fails."""
+        return call_user_code(f"{self.name}.config_warning", self.optimizer.config_warning, options, plan)
 
     def build(self, space: "Space", context: OptimizerContext, options: Mapping[str, Any]) -> Optimizer:
         """A new optimizer with these options. Raises ConfigError if a user's constructor fails."""

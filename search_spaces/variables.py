@@ -249,5 +249,7 @@ def _check_vertices(name: str, vertices: tuple[Value, ...]) -> None:
                 f"{name}: value {value!r} is a {type(value).__name__}; use a string, finite number or boolean, "
                 "which JSON preserves (for a pair, a string such as '-1,0')"
             )
+        if isinstance(value, str) and value != value.encode("utf-8", "replace").decode():
+            raise SpaceError(f"{name}: value {value!a} has half of a character, which no file can hold: use another")
     if len({_key(value) for value in vertices}) < len(vertices):
         raise SpaceError(f"{name}: values {list(vertices)} are not distinct")

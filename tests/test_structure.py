@@ -38,21 +38,21 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_321,
+    "search_spaces": 1_325,
     "optimizers": 3_675,
     "trainers": 5_430,
-    "baselines": 4_772,
+    "baselines": 4_774,
     "integrations": 982,
     "testing": 440,
-    "comparison": 4_405,
-    "platform": 10_764,
+    "comparison": 4_409,
+    "platform": 10_795,
     "platform/config": 1_231,
     "platform/display": 864,
-    "platform/experiment": 2_431,
-    "platform/mlflow": 1_041,
+    "platform/experiment": 2_445,
+    "platform/mlflow": 1_042,
     "platform/report": 585,
     "platform/runner": 910,
-    "platform/workers": 1_404,
+    "platform/workers": 1_410,
     "api": 393,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

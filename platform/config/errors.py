@@ -14,8 +14,8 @@ from fmnas.platform.errors import LONGEST, cut
 EDIT_HINT = "Fix it there, or override a key with -o KEY=VALUE."
 CALL_HINT = "Fix it in the call."
 RESTORE_HINT = (
-    f"fmnas {version('fmnas')} cannot use what this experiment began with. If you changed its configuration or its "
-    "problem, restore them; if not, resume with the version of fmnas that wrote it."
+    f"fmnas {version('fmnas')} cannot use what this experiment began with. If you changed its configuration or a "
+    "file that it names, restore them; if not, resume with the version of fmnas that wrote it."
 )
 """How to fix a configuration in a run directory."""
 _VALUES = reprlib.Repr()

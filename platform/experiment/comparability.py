@@ -71,7 +71,8 @@ def design_warnings(config: Config) -> list[str]:
     for i, entry in enumerate(config.optimizers):
         option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
         plan = SearchPlan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
-        text = entry.implementation.optimizer.config_warning(entry.settings, plan)
+        entry.implementation.caveat(entry.settings)  # one that fails is refused before anything is written
+        text = entry.implementation.config_warning(entry.settings, plan)
         warnings += [f"{entry.label}: {text}"] if text else []
     return warnings
 

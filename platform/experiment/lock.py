@@ -38,6 +38,8 @@ def driver_lock(directory: RunDirectory, work: str) -> Iterator[None]:
     except Timeout:
         driver = _read_holder(directory.driver)
         who = f"process {driver['pid']} on {driver['host']}" if driver else "another process"
+        if driver and (driver["pid"], driver["host"]) == (os.getpid(), socket.gethostname()):
+            who = "another thread of this process"
         raise RunDirectoryError(
             f"{directory.root} is in use by {who}: wait for it, or stop it there, and then repeat this command"
         ) from None

@@ -43,6 +43,8 @@ class Mismatch:
         return f"line {self.line}: {self.run}, trial {self.trial}: {'; '.join(filter(None, [*changes, self.reason]))}"
 
 
+MOST_MISMATCHES = 100
+"""Mismatches after which a run is not replayed any further."""
 Step = tuple[int, Trial | TrialResult | Experiment]
 """A line of the journal, and what it means to one run: a suggestion, a result, or a larger experiment."""
 
@@ -97,6 +99,9 @@ def _replay_run(name: str, steps: Sequence[Step]) -> list[Mismatch]:
             if mismatch is None:
                 continue
             mismatches.append(mismatch)
+            if len(mismatches) == MOST_MISMATCHES:  # each takes as long as all suggestions before it
+                mismatches[-1] = replace(mismatch, reason=f"{MOST_MISMATCHES} differ: the rest was not compared")
+                break
             try:
                 _rebuild(experiment, run, steps[: index + 1])
             except (FmnasError, ExperimentFailed) as error:

@@ -40,9 +40,14 @@ class RunDirectory:
         self.artifacts = self.place / "mlartifacts"
 
     @property
+    def database(self) -> Path:
+        """The file of the default MLflow store."""
+        return self.place / "mlflow.db"
+
+    @property
     def store(self) -> str:
         """URI of the default MLflow store."""
-        return f"sqlite:///{(self.place / 'mlflow.db').resolve()}"
+        return f"sqlite:///{self.database.resolve()}"
 
     def command(self, name: str) -> str:
         """Return a command on this directory, as it can be typed after `fmnas`."""
@@ -84,8 +89,8 @@ class RunDirectory:
 
 
 def check_links(directory: RunDirectory) -> None:
-    """Raise RunDirectoryError if a folder that is written to is a link out of the directory."""
-    for folder in (directory.report, directory.artifacts, directory.checkpoints, directory.models):
+    """Raise RunDirectoryError if what is written to is a link out of the directory."""
+    for folder in (directory.report, directory.artifacts, directory.checkpoints, directory.models, directory.database):
         if folder.is_symlink() and not folder.resolve().is_relative_to(directory.place.resolve()):
             raise RunDirectoryError(
                 f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory, whose files would be "

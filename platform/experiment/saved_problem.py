@@ -58,7 +58,7 @@ def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> No
     for entry in config.optimizers:
         if entry.use is not None:
             saved = optimizers.setdefault(entry.use, {**_describe_optimizer(entry.implementation), "settings": []})
-            saved["settings"].append([entry.settings, entry.implementation.optimizer.caveat(entry.settings)])
+            saved["settings"].append([entry.settings, entry.implementation.caveat(entry.settings)])
     write_json(directory.problem, {**data, "optimizers": optimizers})
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from fmnas.platform.errors import legible
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CHARGED
 
@@ -122,7 +123,7 @@ class TrialResult:
             "device": conditions.device if conditions else "",
             "arrangement": conditions.way if conditions else "",
             "fallback": self.trial.fallback,
-            "note": self.trial.note,
+            "note": legible(self.trial.note),
             **self.trial.configuration,
         }
 

@@ -40,6 +40,7 @@ def load_mlflow() -> ModuleType:
     }.items():
         os.environ.setdefault(name, value)
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # a server that is down is reported once, at the end
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs the traceback of what it raises
     import mlflow
 
     return mlflow

@@ -51,7 +51,7 @@ def search_fidelity(config: Config) -> dict[str, int]:
 
 def optimizer_notes(config: Config) -> list[Remark]:
     """Return what each optimizer says of itself that a reader must know and its trials do not show."""
-    notes = ((entry.label, entry.implementation.optimizer.caveat(entry.settings)) for entry in config.optimizers)
+    notes = ((entry.label, entry.implementation.caveat(entry.settings)) for entry in config.optimizers)
     return [Remark(f"{label} {note}", label) for label, note in notes if note]
 
 

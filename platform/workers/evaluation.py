@@ -4,6 +4,7 @@ import inspect
 import logging
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -48,7 +49,7 @@ def evaluate_trial(
     """
     measuring: AbstractContextManager[dict[str, float]] = monitor.measure() if monitor else nullcontext({})
     try:
-        with _restore_torch(), measuring as metrics:
+        with _restore_settings(), measuring as metrics:
             evaluation = _call_trainer(trainer, trial, report, check, interrupt)
         return replace(evaluation, system_metrics=metrics)
     except PastDeadline:
@@ -104,13 +105,16 @@ def _stop_callback(check: Callable[[], None]) -> Callable[[], bool]:
 
 
 @contextmanager
-def _restore_torch() -> Iterator[None]:
-    """Restore torch's number of threads and default dtype, which a trial may change."""
-    torch = sys.modules.get("torch")
+def _restore_settings() -> Iterator[None]:
+    """Restore what a trial may change: recursion limit, filters of warnings, torch's number of threads and dtype."""
+    torch, limit, filters = sys.modules.get("torch"), sys.getrecursionlimit(), list(warnings.filters)
     threads, dtype = (torch.get_num_threads(), torch.get_default_dtype()) if torch else (0, None)
     try:
         yield
     finally:
+        sys.setrecursionlimit(limit)
+        if warnings.filters != filters:
+            warnings.filters = filters
         if torch and (threads, dtype) != (torch.get_num_threads(), torch.get_default_dtype()):
             torch.set_num_threads(threads)
             torch.set_default_dtype(dtype)

@@ -4,6 +4,7 @@ import math
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from fmnas.optimizers.isolation import same_working_directory
 from fmnas.platform.errors import ExperimentFailed, print_traceback
@@ -74,7 +75,7 @@ class InProcessPool:
         with same_working_directory():
             result = evaluate_trial(
                 self._trainer,
-                job.trial,
+                replace(job.trial, configuration=dict(job.trial.configuration)),  # the ledger keeps its own
                 self._report,
                 check,
                 self._seconds,

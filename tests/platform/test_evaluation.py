@@ -2,8 +2,10 @@
 
 import errno
 import json
+import sys
 import time
 import traceback
+import warnings
 from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import replace
@@ -191,11 +193,13 @@ def test_what_a_trial_sets_in_its_process_is_restored_for_the_next() -> None:
     import torch
 
     def settings() -> tuple[Any, ...]:
-        return torch.get_num_threads(), torch.get_default_dtype()
+        return torch.get_num_threads(), torch.get_default_dtype(), sys.getrecursionlimit(), list(warnings.filters)
 
     def change_settings(report: Report, stop: Stop) -> None:
         torch.set_num_threads(torch.get_num_threads() + 2)
         torch.set_default_dtype(torch.float64)
+        sys.setrecursionlimit(sys.getrecursionlimit() + 100)
+        warnings.simplefilter("ignore")
         inside.append(settings())
         if len(inside) > 1:
             raise ValueError
@@ -250,3 +254,20 @@ def test_in_process_a_trial_fails_even_if_its_traceback_cannot_be_printed(monkey
 
     monkeypatch.setattr(traceback, "print_exception", fail)
     assert run_in_process(Raising(ValueError("no"))) == FailedEvaluation(FAILED, "ValueError: no")
+
+
+class Rewriting:
+    """Writes into the trial that it was given."""
+
+    def evaluate(self, trial: Trial) -> Evaluation:
+        trial.configuration["x"] = -1.0  # type: ignore[index]
+        return DONE
+
+
+def test_in_process_a_trainer_cannot_change_what_the_driver_knows_of_a_trial() -> None:
+    pool, job = InProcessPool(Rewriting()), Job("random/repeat-0", Trial(0, {"x": 0.5}, 1, "random"))
+    pool.submit(job)
+    event = pool.next_event(0.0)
+    assert event is not None
+    assert event.result == DONE
+    assert event.job.trial.configuration == {"x": 0.5}

@@ -87,3 +87,13 @@ def test_the_seed_of_a_trial_follows_from_repeat_and_number_for_every_optimizer(
     assert len(seeds) == 2 * 3 * 4
     assert {len(derived) for derived in seeds.values()} == {1}
     assert len(set().union(*seeds.values())) == 2 * 3 * 4
+
+
+def test_the_driver_has_a_configuration_that_its_optimizer_cannot_change() -> None:
+    experiment = built(optimizers=["random"])
+    run = next(iter(experiment.runs.values()))
+    suggested = run.optimizer.ask()
+    assert suggested is not None
+    final = experiment.finalize_trial(run, suggested, {})
+    assert final.configuration == suggested.configuration
+    assert final.configuration is not suggested.configuration

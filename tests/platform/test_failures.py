@@ -6,12 +6,14 @@ import json
 import math
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fmnas.baselines import RandomSearch
+from fmnas.optimizers import Suggestion
 from fmnas.platform.cli import main
 from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.ray_worker import Worker
@@ -182,7 +184,7 @@ def test_a_reason_that_no_file_takes_is_spelt_out(tmp_path: Path, monkeypatch: p
 
     def evaluate_badly(self: FunctionTrainer, trial: Trial) -> Evaluation:
         if trial.id == 3:
-            raise RuntimeError("No such file: '/data/\udcff.pt' \x1b[31mred\x1b[0m\x00\x07 end")
+            raise RuntimeError("No such file: '/data/\udcff.pt' \x1b[31mred\x1b[0m\x00\x07\u202e end")
         return evaluate(self, trial)
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
@@ -209,3 +211,15 @@ def test_a_disk_that_is_full_at_the_end_loses_nothing(
     assert "Traceback" not in message
     assert main(["resume", str(out)]) == 0
     assert len(rows(out)) == 16
+
+
+def test_a_note_that_no_file_takes_is_spelt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, suggest = tmp_path / "run", RandomSearch._suggest
+
+    def suggest_noted(self: RandomSearch, rng: Any) -> Suggestion:
+        return replace(suggest(self, rng), note="a\udcff\u202eb")
+
+    monkeypatch.setattr(RandomSearch, "_suggest", suggest_noted)
+    assert main(["run", "smoke", *CALM, "-o", "optimizers=[random]", "--out", str(out)]) == 0
+    assert main(["report", str(out)]) == 0
+    assert {row["note"] for row in rows(out)} - {""} == {r"a\udcff b"}

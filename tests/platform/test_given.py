@@ -179,6 +179,20 @@ def test_nothing_is_written_through_a_link_out_of_the_directory(
     assert "is a link to" in complaint(["report", odd, "--out", merged], capsys)
 
 
+def test_a_database_that_is_a_link_out_of_the_directory_is_not_replaced(
+    odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = tmp_path / "copy", tmp_path / "mine.txt"
+    shutil.copytree(odd, run)
+    other.write_text("mine")
+    (run / "mlflow.db").unlink(missing_ok=True)
+    (run / "mlflow.db").symlink_to(other)
+    for command in ("sync", "resume"):
+        assert f"{run / 'mlflow.db'} is a link to {other}" in complaint([command, run], capsys)
+    assert [path.name for path in tmp_path.glob("mine*")] == ["mine.txt"]
+    assert other.read_text() == "mine"
+
+
 def test_a_link_to_a_folder_in_the_directory_is_followed(odd: Path, tmp_path: Path) -> None:
     run = tmp_path / "copy"
     shutil.copytree(odd, run)

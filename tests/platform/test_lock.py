@@ -64,6 +64,12 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first(
     assert read_driver(directory) == driver
 
 
+def test_a_second_thread_of_this_process_is_told_that_it_is_one(directory: RunDirectory) -> None:
+    refused = pytest.raises(RunDirectoryError, match="another thread of this process")
+    with driver_lock(directory, "x"), refused, driver_lock(directory, "x"):
+        pass
+
+
 def test_a_killed_driver_leaves_the_lock_free(directory: RunDirectory, holder: "subprocess.Popen[str]") -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()

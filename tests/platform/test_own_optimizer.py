@@ -56,6 +56,18 @@ class Abstract(Optimizer):
     pass
 
 
+class Tongueless(Halving):
+    @classmethod
+    def caveat(cls, options):
+        raise ValueError("no words")
+
+
+class Worried(Halving):
+    @classmethod
+    def config_warning(cls, options, plan):
+        raise ValueError("no words")
+
+
 class Outside(Halving):
     def _suggest(self, rng):
         return Suggestion({**self.space.sample(rng), "x1": 7.0}, "random")
@@ -318,6 +330,22 @@ def test_what_its_constructor_refuses_is_said_before_anything_is_written(
     assert run_own(tmp_path, "random", {"name": "mine", "use": f"{mine}:NeverBegins"}) == 2
     said = capsys.readouterr().err
     assert f"optimizers.1.use = '{mine}:NeverBegins': it cannot be built: SystemExit" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("name", "method"), [("Tongueless", "caveat"), ("Worried", "config_warning")])
+def test_what_it_cannot_say_of_itself_is_said_before_anything_is_written(
+    run_own: Callable[..., int],
+    mine: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    method: str,
+) -> None:
+    assert run_own(tmp_path, "random", {"name": "mine", "use": f"{mine}:{name}"}) == 2
+    said = capsys.readouterr().err
+    assert f"mine.{method}: ValueError: no words" in said
     assert "Traceback" not in said
     assert not (tmp_path / "run").exists()
 

@@ -326,6 +326,8 @@ import os, tempfile
 def leave():
     os.chdir(tempfile.gettempdir())
 
+leave()
+
 @objective([Real("x", 0, 1)])
 def moving(configuration):
     leave()

@@ -139,3 +139,14 @@ def test_the_command_ends_with_0_or_1(tmp_path: Path, capsys: pytest.CaptureFixt
     write_journal(out / "journal.jsonl", events)
     assert main(["replay", str(out)]) == 1
     assert f"line {place + 1}: bo-fm/repeat-0" in capsys.readouterr().out
+
+
+def test_after_so_many_differences_the_rest_of_a_run_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmnas.platform.experiment.replay.MOST_MISMATCHES", 4)
+    config = make_config("random", concurrency=1)
+    events = run_badly(config, tmp_path / "journal.jsonl")
+    _, mismatches = replay_events(config, [with_value(e, 0.125) if isinstance(e, Asked) else e for e in events])
+    assert [bool(mismatch.reason) for mismatch in mismatches] == [False, False, False, True]
+    assert all(mismatch.changes for mismatch in mismatches)

@@ -71,6 +71,7 @@ BAD_DEFINITIONS: list[Any] = [
     (lambda: Nominal("op", ["a", "b", "a"]), ["op", "['a', 'b', 'a']", "not distinct"]),
     (lambda: Ordinal("size", [1, 2, 1.0]), ["size", "[1, 2, 1.0]", "not distinct"]),
     (lambda: Ordinal("size", [1, None]), ["size", "None", "NoneType", "string, finite number or boolean"]),
+    (lambda: Nominal("op", ["a\udcff", "b"]), ["op", r"a\udcff"]),
     (lambda: Nominal("op", [[1], [2]]), ["op", "[1]", "list", "string, finite number or boolean"]),
     (lambda: Graph("in2", ((-1, 0), (0, 1)), ()), ["in2", "(-1, 0)", "tuple", "string"]),
     (lambda: Graph("in2", ("a", "b", "c"), (("a", "b"),)), ["'in2'", "not connected", "'a'"]),
