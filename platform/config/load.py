@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from fmnas.platform.config.checks import CHECKS, check_machine, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
 from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config, expand_entry
-from fmnas.platform.config.source import apply_override, parse_yaml, read_source
+from fmnas.platform.config.source import apply_overrides, parse_yaml, read_source
 from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_files_beside
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ALIASES, PROBLEMS, ProblemEntry, find_problem, resolve_alias
@@ -45,7 +45,7 @@ def load_config(
     if path.is_file():
         resolve_files_beside(data, path.parent)
     labels, problem = find_labels(data.get("optimizers")), data.get("problem")
-    keys = {apply_override(data, override) for override in overrides}
+    keys = apply_overrides(data, overrides)
     if dropped := _drop_meaningless_values(data, labels, problem, keys):
         report(f"left out of the configuration, as an override makes them meaningless: {', '.join(dropped)}")
     data.setdefault("name", Path(str(data.get("problem")).rpartition(":")[2]).stem)
