@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
-from fmnas.platform.config.checks import CHECKS, check_machine, find_ineffective_keys
+from fmnas.platform.config.checks import CHECKS, MACHINE_CHECKS, Checks, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
 from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config, expand_entry
 from fmnas.platform.config.source import apply_overrides, parse_yaml, read_source
@@ -52,11 +53,9 @@ def load_config(
     workers = data.get("workers", {})
     if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
         data["workers"] = {**workers, "kind": RAY}
-    config = check_config(data, str(path))
+    config = check_config(data, str(path), machine=MACHINE_CHECKS)
     entry = find_problem(config.problem)
     assert entry is not None, "it was checked"
-    if problems := list(check_machine(config, entry)):
-        raise ConfigError(format_problems(str(path), problems, EDIT_HINT))
     for line in find_ineffective_keys(config, entry):
         report(f"without effect: {line}")
     return config
@@ -104,10 +103,12 @@ def find_labels(entries: Any) -> list[Any]:
     return [item.get("label") or item.get("name") if isinstance(item, dict) else item for item in items]
 
 
-def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT) -> Config:
+def check_config(
+    data: dict[str, Any], place: str, advice: str = EDIT_HINT, machine: Checks = MappingProxyType({})
+) -> Config:
     """A checked Config from plain data, with the values of all keys that were left out.
 
-    place: the name of its source in errors. advice: how to fix it there.
+    place: the name of its source in errors. advice: how to fix it there. machine: checks of this machine.
 
     Raises ConfigError with everything that is wrong: checks that read a wrong key are left out.
     """
@@ -129,12 +130,12 @@ def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT) -> C
         unknown = format_unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
         problems.append(f"{unknown} A user-defined problem is FILE.py:NAME or MODULE:NAME.")
         wrong, entry = wrong | {"problem"}, PROBLEMS[PLACEHOLDERS["problem"]]
-    for check, read in CHECKS.items():
-        if not wrong & read:
-            problems += check(config, entry)
+    resolved = _resolve(config, entry)
+    for checks, checked in ((CHECKS, config), (machine, resolved)):
+        problems += [line for check, read in checks.items() if not wrong & read for line in check(checked, entry)]
     if problems:
         raise ConfigError(format_problems(place, problems, advice))
-    return _resolve(config, entry)
+    return resolved
 
 
 def _without_wrong_keys(data: Mapping[str, Any], error: ValidationError) -> tuple[Config, set[str]]:

@@ -295,6 +295,22 @@ def test_every_mistake_is_reported_at_once_with_those_of_types() -> None:
     assert "initial_design" not in message, "budget.evaluations is unknown"
 
 
+def test_what_this_machine_lacks_is_reported_together_with_every_other_mistake() -> None:
+    wrong = {"data": {"train": 70_000, "root": "/nowhere"}, "objective": {"flops_weight": -1}, "fixed": {"op1": "no"}}
+    Path("my.yaml").write_text(yaml.safe_dump({**JOINT, **wrong, "tracking": {"uri": "htp://foo"}}))
+    with pytest.raises(ConfigError) as caught:
+        load_config("my.yaml")
+    for key in ("objective.flops_weight", "fixed.op1", "data.train = 70000", "data.root", "tracking.uri"):
+        assert f"\n  {key}" in str(caught.value)
+
+
+def test_data_of_a_problem_without_data_are_not_searched_for_on_this_machine() -> None:
+    Path("my.yaml").write_text(yaml.safe_dump({**GOOD, "data": {"name": "digits", "train": 5000}}))
+    with pytest.raises(ConfigError) as caught:
+        load_config("my.yaml")
+    assert str(caught.value).count("data.train = ") == 1
+
+
 def test_a_problem_that_cannot_be_used_hides_nothing_else() -> None:
     message = refusal({**GOOD, "problem": "nowhere.py:f", "optimizers": ["randm"], "budget": {"evaluations": 0}})
     for key in ("problem", "optimizers.0", "budget.evaluations"):
