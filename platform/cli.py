@@ -165,6 +165,7 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     config = _add_command(subparsers, commands.config)
     config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
     _add_overrides(config, "override a key; may be given several times")
+    config.add_argument("--address", help="as for run; nothing is asked of the cluster")
     listing = _add_command(subparsers, commands.list_)
     listing.add_argument("what", choices=("problems", "optimizers", "configs", "observers"))
     listing.add_argument("--options", action="store_true", help="show the options of optimizers")

@@ -301,14 +301,14 @@ def ui(directory: Path, port: int) -> int:
     return ExitCode.DONE
 
 
-def config(config: str, overrides: Sequence[str]) -> int:
+def config(config: str, overrides: Sequence[str], address: str | None) -> int:
     """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml
     from fmnas.platform.experiment.comparability import design_warnings, format_cost
 
     messages: list[str] = []
-    loaded = load_config(config, overrides, messages.append)
+    loaded = load_config(config, overrides, messages.append, address)
     lines = [*messages, f"Cost: {format_cost(loaded)}", *design_warnings(loaded)]
     sys.stdout.write(to_commented_yaml(loaded) + "".join(f"# {line}\n" for line in lines))
     return ExitCode.DONE

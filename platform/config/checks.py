@@ -17,6 +17,7 @@ from fmnas.platform.config.schema import (
     AUTHORS,
     AUTO,
     INSTANT,
+    RAY,
     SIMULATED,
     Config,
     DataConfig,
@@ -184,10 +185,23 @@ def _check_gpus(config: Config, _: ProblemEntry) -> Iterator[str]:
             )
 
 
+def check_local_cpus(config: Config, _: ProblemEntry) -> Iterator[str]:
+    """Check that the workers fit on this machine's CPUs: a local Ray offers these, or fewer in a container."""
+    workers, cpus = config.workers, os.cpu_count() or 1
+    fit, least = int(cpus / workers.cpus + 1e-9), 1 if workers.count == AUTO else int(workers.count)
+    is_local = workers.kind == RAY and not workers.autoscale and not os.environ.get("RAY_OVERRIDE_RESOURCES")
+    if is_local and fit < least:
+        yield (
+            f"workers.count = {workers.count}: {fit} fit on this machine's {cpus} CPUs, with workers.cpus = "
+            f"{workers.cpus:g} each; lower one of them, or use a larger cluster with --address"
+        )
+
+
 MACHINE_CHECKS: Checks = {
     _check_data: frozenset({"problem", "data"}),
     _check_tracking: frozenset({"tracking"}),
     _check_gpus: frozenset({"problem", "optimizers", "workers"}),
+    check_local_cpus: frozenset({"problem", "optimizers", "workers"}),
 }
 """Checks that this machine has what a run needs -> the top keys that each reads. They take a resolved configuration."""
 

@@ -295,6 +295,34 @@ def test_every_mistake_is_reported_at_once_with_those_of_types() -> None:
     assert "initial_design" not in message, "budget.evaluations is unknown"
 
 
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["workers.count=5"], ["workers.count = 5", "4"]),
+        (["workers.cpus=1.5", "workers.count=3"], ["workers.count = 3", "workers.cpus = 1.5", "2"]),
+        (["workers.cpus=64"], ["workers.cpus = 64", "4"]),
+        (["workers.count=4"], []),
+        (["workers.cpus=0.1", "workers.count=40"], []),
+        (["workers.count=50", "workers.autoscale=true"], []),
+        (["workers.count=50", "workers.kind=simulated"], []),
+    ],
+)
+def test_workers_that_this_machine_cannot_hold_are_refused_without_an_address(
+    overrides: list[str], named: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    flags = [flag for override in ["workers.kind=ray", *overrides] for flag in ("-o", override)]
+    assert main(["config", "func2c", *flags]) == (2 if named else 0)
+    message = capsys.readouterr().err
+    assert all(word in message for word in named)
+    if named:
+        assert main(["run", "func2c", *flags]) == 2
+        assert capsys.readouterr().err == message, "before Ray is started"
+    assert main(["config", "func2c", *flags, "--address", "auto"]) == 0
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 64}')
+    assert main(["config", "func2c", *flags]) == 0
+
+
 def test_what_this_machine_lacks_is_reported_together_with_every_other_mistake() -> None:
     wrong = {"data": {"train": 70_000, "root": "/nowhere"}, "objective": {"flops_weight": -1}, "fixed": {"op1": "no"}}
     Path("my.yaml").write_text(yaml.safe_dump({**JOINT, **wrong, "tracking": {"uri": "htp://foo"}}))
