@@ -323,6 +323,23 @@ def test_workers_that_this_machine_cannot_hold_are_refused_without_an_address(
     assert main(["config", "func2c", *flags]) == 0
 
 
+@pytest.mark.parametrize(
+    "optimizer", [{"name": "random", "warm_start": "nowhere"}, {"name": "mine", "use": "numpy:array"}]
+)
+def test_what_a_run_finds_while_planning_is_refused_with_the_configuration(
+    optimizer: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("my.yaml").write_text(yaml.safe_dump({**GOOD, "optimizers": ["random", {**optimizer, "label": "b"}]}))
+    messages = []
+    for command in ("config", "run"):
+        assert main([command, "my.yaml"]) == 2
+        messages.append(capsys.readouterr().err)
+    key, value = list(optimizer.items())[1]
+    assert f"optimizers.1.{key} = {value!r}" in messages[0]
+    assert messages[1].endswith(messages[0])
+    assert [path.name for path in Path().iterdir()] == ["my.yaml"]
+
+
 def test_what_this_machine_lacks_is_reported_together_with_every_other_mistake() -> None:
     wrong = {"data": {"train": 70_000, "root": "/nowhere"}, "objective": {"flops_weight": -1}, "fixed": {"op1": "no"}}
     Path("my.yaml").write_text(yaml.safe_dump({**JOINT, **wrong, "tracking": {"uri": "htp://foo"}}))
