@@ -67,10 +67,10 @@ def _drop_meaningless_values(
 ) -> list[str]:
     """Drop the values of a file that an override makes meaningless; returns their keys.
 
-    With another problem, those of the old one, also its name for the experiment; with other optimizers, `hypotheses`
-    about one that is gone; with a smaller budget or `fixed`, an initial design that does not fit. data: the
-    configuration with its overrides, which is changed. labels, problem: the file's. overridden: the keys of the
-    overrides, whose values stay.
+    With another problem, those of the old one, also its name for the experiment, and for a function, which has no
+    epochs, `fidelity`; with other optimizers, `hypotheses` about one that is gone; with a smaller budget or `fixed`, an
+    initial design that does not fit. data: the configuration with its overrides, which is changed. labels, problem: the
+    file's. overridden: the keys of the overrides, whose values stay.
     """
     keys: list[tuple[str, ...]] = []
     changed = {key.partition(".")[0] for key in overridden}
@@ -80,6 +80,8 @@ def _drop_meaningless_values(
         keys = [(name, str(key)) for name, values in sections.items() if isinstance(values, dict) for key in values]
         keys += [(key,) for key in ("seeds", "racing") if key in data]
         keys += [("name",)] if data["name"] == problem else []
+        loses_epochs = _is_function(data["problem"]) and not _is_function(problem)
+        keys += [("fidelity",)] if loses_epochs and "fidelity" in data and "fidelity" not in changed else []
     design, budget = data.get("initial_design"), data.get("budget")
     is_unknown = design == AUTHORS and (is_other_problem or "fixed" in changed)
     keys += [("initial_design",)] if is_unknown or ("budget" in changed and _uses_up(design, budget)) else []
@@ -89,6 +91,12 @@ def _drop_meaningless_values(
     for *section, name in dropped:
         (data[section[0]] if section else data).pop(name, None)
     return [".".join(key) for key in dropped]
+
+
+def _is_function(name: Any) -> bool:
+    """Whether a problem is a function of the registry, which has the same value after any number of epochs."""
+    entry = find_problem(str(name))
+    return entry is not None and entry.takes_milliseconds
 
 
 def _uses_up(design: Any, budget: Any) -> bool:

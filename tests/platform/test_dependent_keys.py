@@ -80,14 +80,28 @@ def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused()
 
 
 def test_values_of_another_problem_are_left_out() -> None:
-    config, (line, epochs) = load_with_messages("quickstart", "problem=func2c")
+    config, (line,) = load_with_messages("quickstart", "problem=func2c")
     assert (config.data.train, config.data.validation) == (None, None)
-    assert line.endswith(": data.train, data.validation, seeds")
-    assert "fidelity.epochs = 3" in epochs
+    assert line.endswith(": data.train, data.validation, seeds, fidelity")
+    assert config.fidelity.epochs == 1
     kept, _ = load_with_messages("quickstart", "problem=xgb_fashion_mnist", "data.train=100", "seeds=3")
     assert (kept.data.train, kept.seeds) == (100, 3)
     with pytest.raises(ConfigError, match=r"data\.train = 100: func2c does not take it"):
         load_with_messages("quickstart", "problem=func2c", "data.train=100")
+
+
+@pytest.mark.parametrize(
+    ("source", "overrides", "epochs"),
+    [
+        ("quickstart", ["problem=func2c", "fidelity.epochs=2"], 2),
+        ("quickstart", ["problem=xgb_digits"], 3),
+        ("smoke", ["problem=func3c"], 3),
+    ],
+)
+def test_epochs_stay_if_they_are_overridden_or_mean_what_they_did(
+    source: str, overrides: list[str], epochs: int
+) -> None:
+    assert load_with_messages(source, *overrides)[0].fidelity.epochs == epochs
 
 
 @pytest.mark.parametrize("name", ["joint", "fashion_mnist"])
