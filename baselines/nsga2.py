@@ -41,7 +41,7 @@ class NSGA2(OptunaSampler):
         if population is None or population < plan.evaluations:
             return ""
         advice = f"try {plan.option}population={max(2, plan.evaluations // 5)}"
-        return f"population {population} >= {plan.evaluations} {plan.budget}: this is random search; {advice}"
+        return f"population {population} >= {plan.evaluations} evaluations: this is random search; {advice}"
 
     def sampler_class(self) -> type[Any]:
         """Optuna's sampler."""

@@ -8,7 +8,7 @@ from all trials. Optuna draws at random until there are `startup` results, and m
 Infeasible suggestions are rejected, and Optuna draws again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from annotated_types import Interval
@@ -16,6 +16,7 @@ from annotated_types import Interval
 from fmnas.baselines.optuna_sampler import OptunaOptimizer
 from fmnas.baselines.space_conversion import to_optuna
 from fmnas.optimizers import Suggestion
+from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import MODEL, RANDOM
@@ -42,6 +43,15 @@ class TPE(OptunaOptimizer):
         check_options(type(self), startup=startup)
         self.startup = startup
         self.multivariate = multivariate
+
+    @classmethod
+    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
+        """Return a warning if the model never makes a suggestion."""
+        startup = options.get("startup")
+        if startup is None or startup < plan.evaluations:
+            return ""
+        advice = f"{plan.option}startup={max(1, plan.evaluations // 3)}"
+        return f"startup {startup} >= {plan.evaluations} evaluations: this is random search; try {advice}"
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Yield draws of the sampler."""

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from fmnas.optimizers import Optimizer, OptimizerError, random_design
 from fmnas.platform.config.errors import format_errors, format_unknown
-from fmnas.platform.config.source import apply_override
+from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import ConfigError, legible, one_line, own_line
 from fmnas.platform.registry import (
     OPTIMIZERS,
@@ -101,8 +101,7 @@ def load_candidate(use: str, overrides: Sequence[str]) -> Candidate:
     Raises ConfigError for an unknown one, or for options that the registry's optimizer does not take.
     """
     options: dict[str, Any] = {}
-    for override in overrides:
-        apply_override(options, override)
+    apply_overrides(options, overrides)
     entry = Candidate(use, options).entry
     try:
         entry.validate_options(options)

@@ -7,6 +7,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,9 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
     tune_malloc()  # suggestions and trainings allocate large buffers; the process is the command's
     try:
-        parser = _make_parser()
-        if not (sys.argv[1:] if arguments is None else arguments):
+        parser, names = _make_parser()
+        given = sys.argv[1:] if arguments is None else arguments
+        if not given:
             parser.exit(ExitCode.WRONG_INPUT, parser.format_help())
+        similar = get_close_matches(given[0].lower(), names, n=2)
+        if similar and given[0] not in names and not given[0].startswith("-"):
+            parser.error(f"{given[0]!r}: unknown command; did you mean {' or '.join(similar)}?")
         parsed = vars(parser.parse_args(arguments))
         command = parsed.pop("command")
         try:
@@ -93,7 +98,8 @@ def _report_error(error: BaseException, is_json: bool) -> int:
     return code
 
 
-def _make_parser() -> argparse.ArgumentParser:
+def _make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
+    """Return the parser and the names of the commands."""
     parser = argparse.ArgumentParser(
         prog="fmnas", description="Compare optimizers of networks and their training, at equal budgets."
     )
@@ -101,7 +107,7 @@ def _make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run_commands(subparsers)
     _add_other_commands(subparsers)
-    return parser
+    return parser, list(subparsers.choices)
 
 
 def _add_command(subparsers: Subparsers, function: Callable[..., int], has_directory: bool = False) -> Any:
@@ -165,6 +171,7 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     config = _add_command(subparsers, commands.config)
     config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
     _add_overrides(config, "override a key; may be given several times")
+    config.add_argument("--address", help="as for run; nothing is asked of the cluster")
     listing = _add_command(subparsers, commands.list_)
     listing.add_argument("what", choices=("problems", "optimizers", "configs", "observers"))
     listing.add_argument("--options", action="store_true", help="show the options of optimizers")

@@ -301,15 +301,20 @@ def ui(directory: Path, port: int) -> int:
     return ExitCode.DONE
 
 
-def config(config: str, overrides: Sequence[str]) -> int:
-    """Print a configuration with every default, explained, and its cost."""
+def config(config: str, overrides: Sequence[str], address: str | None) -> int:
+    """Print a configuration with every default, explained, and its cost.
+
+    It is planned as by run: earlier run directories are read, and optimizers built.
+    """
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml
-    from fmnas.platform.experiment.comparability import design_warnings, format_cost
+    from fmnas.platform.experiment.comparability import format_cost
+    from fmnas.platform.runner.plan import plan_new
 
-    messages: list[str] = []
-    loaded = load_config(config, overrides, messages.append)
-    lines = [*messages, f"Cost: {format_cost(loaded)}", *design_warnings(loaded)]
+    lines: list[str] = []
+    loaded = load_config(config, overrides, lines.append, address)
+    lines.append(f"Cost: {format_cost(loaded)}")
+    plan_new(loaded, 0.0, lines.append)
     sys.stdout.write(to_commented_yaml(loaded) + "".join(f"# {line}\n" for line in lines))
     return ExitCode.DONE
 

@@ -6,6 +6,7 @@ be read where its data, its MLflow store and its GPU are missing.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
@@ -16,6 +17,7 @@ from fmnas.platform.config.schema import (
     AUTHORS,
     AUTO,
     INSTANT,
+    RAY,
     SIMULATED,
     Config,
     DataConfig,
@@ -28,6 +30,8 @@ from fmnas.platform.registry import OPTIMIZERS, find_plugins
 from fmnas.search_spaces.subspace import fixed_value_errors
 from fmnas.trainers.problem import USER_SETS, Problem
 
+Checks: TypeAlias = Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]]
+"""Check -> the top keys that it reads."""
 DATA_SIZES = {"fashion_mnist": 60_000, "digits": 1_797}
 """Images for training and validation of each data set whose size is known before it is loaded."""
 
@@ -137,7 +141,7 @@ def _check_simulation(config: Config, entry: ProblemEntry) -> Iterator[str]:
         yield f"workers.suggestions = {INSTANT!r}: only for workers.kind = {SIMULATED}, here {workers.kind}"
 
 
-CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]] = {
+CHECKS: Checks = {
     _check_labels: frozenset({"optimizers", "hypotheses"}),
     _check_optimizers: frozenset({"optimizers"}),
     _check_initial_trials: frozenset({"optimizers", "initial_design", "budget"}),
@@ -147,25 +151,30 @@ CHECKS: Mapping[Callable[[Config, ProblemEntry], Iterator[str]], frozenset[str]]
     _check_racing: frozenset({"problem", "seeds", "racing"}),
     _check_simulation: frozenset({"problem", "workers"}),
 }
-"""Check -> the top keys that it reads."""
 
 
-def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:
-    """Check that this machine has what a run needs. config: resolved."""
-    data, root, workers = config.data, config.data.root, config.workers
+def _check_data(config: Config, entry: ProblemEntry) -> Iterator[str]:
+    data, root, takes = config.data, config.data.root, entry.configurable.data
     size = DATA_SIZES.get(data.name or "")
-    if size is not None and (data.train or 0) + (data.validation or 0) > size:
+    if "name" in takes and size is not None and (data.train or 0) + (data.validation or 0) > size:
         images = f"{data.name} has {size:,} images for both"
         yield f"data.train = {data.train}, data.validation = {data.validation}: {images}; reduce one of them"
-    if root is None and data.name in USER_SETS:
+    if "name" in takes and root is None and data.name in USER_SETS:
         yield f"data.root: missing: the folder or file with the images of data.name = {data.name}"
-    if root is not None and "root" in entry.configurable.data and not os.path.exists(root):
+    if root is not None and "root" in takes and not os.path.exists(root):
         yield f"data.root = {format_value(root)}: no such file or folder on this machine"
+
+
+def _check_tracking(config: Config, _: ProblemEntry) -> Iterator[str]:
     if config.tracking.enabled and config.tracking.uri is not None:
         try:
             check_uri(config.tracking.uri)
         except TrackingError as error:
             yield str(error)
+
+
+def _check_gpus(config: Config, _: ProblemEntry) -> Iterator[str]:
+    workers = config.workers
     if workers.is_in_driver and workers.gpus:
         import torch
 
@@ -174,6 +183,27 @@ def check_machine(config: Config, entry: ProblemEntry) -> Iterator[str]:
                 f"workers.gpus = {workers.gpus:g}: this process has no GPU, and workers.kind = {workers.kind} trains "
                 "in it; leave workers.gpus out, or set workers.kind to ray"
             )
+
+
+def check_local_cpus(config: Config, _: ProblemEntry) -> Iterator[str]:
+    """Check that the workers fit on this machine's CPUs: a local Ray offers these, or fewer in a container."""
+    workers, cpus = config.workers, os.cpu_count() or 1
+    fit, least = int(cpus / workers.cpus + 1e-9), 1 if workers.count == AUTO else int(workers.count)
+    is_local = workers.kind == RAY and not workers.autoscale and not os.environ.get("RAY_OVERRIDE_RESOURCES")
+    if is_local and fit < least:
+        yield (
+            f"workers.count = {workers.count}: {fit} fit on this machine's {cpus} CPUs, with workers.cpus = "
+            f"{workers.cpus:g} each; lower one of them, or use a larger cluster with --address"
+        )
+
+
+MACHINE_CHECKS: Checks = {
+    _check_data: frozenset({"problem", "data"}),
+    _check_tracking: frozenset({"tracking"}),
+    _check_gpus: frozenset({"problem", "optimizers", "workers"}),
+    check_local_cpus: frozenset({"problem", "optimizers", "workers"}),
+}
+"""Checks that this machine has what a run needs -> the top keys that each reads. They take a resolved configuration."""
 
 
 def _find_fixed_fidelity(config: Config, problem: Problem) -> Iterator[str]:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
-from fmnas.platform.config.checks import CHECKS, check_machine, find_ineffective_keys
+from fmnas.platform.config.checks import CHECKS, MACHINE_CHECKS, Checks, check_local_cpus, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
 from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config, expand_entry
-from fmnas.platform.config.source import apply_override, parse_yaml, read_source
+from fmnas.platform.config.source import apply_overrides, parse_yaml, read_source
 from fmnas.platform.config.user_problem import fill_problem_defaults, resolve_files_beside
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ALIASES, PROBLEMS, ProblemEntry, find_problem, resolve_alias
@@ -45,18 +46,17 @@ def load_config(
     if path.is_file():
         resolve_files_beside(data, path.parent)
     labels, problem = find_labels(data.get("optimizers")), data.get("problem")
-    keys = {apply_override(data, override) for override in overrides}
+    keys = apply_overrides(data, overrides)
     if dropped := _drop_meaningless_values(data, labels, problem, keys):
         report(f"left out of the configuration, as an override makes them meaningless: {', '.join(dropped)}")
     data.setdefault("name", Path(str(data.get("problem")).rpartition(":")[2]).stem)
     workers = data.get("workers", {})
     if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
         data["workers"] = {**workers, "kind": RAY}
-    config = check_config(data, str(path))
+    machine = {check: read for check, read in MACHINE_CHECKS.items() if address is None or check != check_local_cpus}
+    config = check_config(data, str(path), machine=machine)
     entry = find_problem(config.problem)
     assert entry is not None, "it was checked"
-    if problems := list(check_machine(config, entry)):
-        raise ConfigError(format_problems(str(path), problems, EDIT_HINT))
     for line in find_ineffective_keys(config, entry):
         report(f"without effect: {line}")
     return config
@@ -67,10 +67,10 @@ def _drop_meaningless_values(
 ) -> list[str]:
     """Drop the values of a file that an override makes meaningless; returns their keys.
 
-    With another problem, those of the old one, also its name for the experiment; with other optimizers, `hypotheses`
-    about one that is gone; with a smaller budget or `fixed`, an initial design that does not fit. data: the
-    configuration with its overrides, which is changed. labels, problem: the file's. overridden: the keys of the
-    overrides, whose values stay.
+    With another problem, those of the old one, also its name for the experiment, and for a function, which has no
+    epochs, `fidelity`; with other optimizers, `hypotheses` about one that is gone; with a smaller budget or `fixed`, an
+    initial design that does not fit. data: the configuration with its overrides, which is changed. labels, problem: the
+    file's. overridden: the keys of the overrides, whose values stay.
     """
     keys: list[tuple[str, ...]] = []
     changed = {key.partition(".")[0] for key in overridden}
@@ -80,6 +80,8 @@ def _drop_meaningless_values(
         keys = [(name, str(key)) for name, values in sections.items() if isinstance(values, dict) for key in values]
         keys += [(key,) for key in ("seeds", "racing") if key in data]
         keys += [("name",)] if data["name"] == problem else []
+        loses_epochs = _is_function(data["problem"]) and not _is_function(problem)
+        keys += [("fidelity",)] if loses_epochs and "fidelity" in data and "fidelity" not in changed else []
     design, budget = data.get("initial_design"), data.get("budget")
     is_unknown = design == AUTHORS and (is_other_problem or "fixed" in changed)
     keys += [("initial_design",)] if is_unknown or ("budget" in changed and _uses_up(design, budget)) else []
@@ -89,6 +91,12 @@ def _drop_meaningless_values(
     for *section, name in dropped:
         (data[section[0]] if section else data).pop(name, None)
     return [".".join(key) for key in dropped]
+
+
+def _is_function(name: Any) -> bool:
+    """Whether a problem is a function of the registry, which has the same value after any number of epochs."""
+    entry = find_problem(str(name))
+    return entry is not None and entry.takes_milliseconds
 
 
 def _uses_up(design: Any, budget: Any) -> bool:
@@ -104,10 +112,12 @@ def find_labels(entries: Any) -> list[Any]:
     return [item.get("label") or item.get("name") if isinstance(item, dict) else item for item in items]
 
 
-def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT) -> Config:
+def check_config(
+    data: dict[str, Any], place: str, advice: str = EDIT_HINT, machine: Checks = MappingProxyType({})
+) -> Config:
     """A checked Config from plain data, with the values of all keys that were left out.
 
-    place: the name of its source in errors. advice: how to fix it there.
+    place: the name of its source in errors. advice: how to fix it there. machine: checks of this machine.
 
     Raises ConfigError with everything that is wrong: checks that read a wrong key are left out.
     """
@@ -129,12 +139,12 @@ def check_config(data: dict[str, Any], place: str, advice: str = EDIT_HINT) -> C
         unknown = format_unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
         problems.append(f"{unknown} A user-defined problem is FILE.py:NAME or MODULE:NAME.")
         wrong, entry = wrong | {"problem"}, PROBLEMS[PLACEHOLDERS["problem"]]
-    for check, read in CHECKS.items():
-        if not wrong & read:
-            problems += check(config, entry)
+    resolved = _resolve(config, entry)
+    for checks, checked in ((CHECKS, config), (machine, resolved)):
+        problems += [line for check, read in checks.items() if not wrong & read for line in check(checked, entry)]
     if problems:
         raise ConfigError(format_problems(place, problems, advice))
-    return _resolve(config, entry)
+    return resolved
 
 
 def _without_wrong_keys(data: Mapping[str, Any], error: ValidationError) -> tuple[Config, set[str]]:

@@ -1,6 +1,6 @@
 """The YAML of a configuration: a file or a shipped one, and overrides from the command line."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,18 @@ def parse_yaml(text: str, place: str) -> dict[str, Any]:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{place}: a configuration is a mapping of keys such as problem, optimizers, budget")
     return data
+
+
+def apply_overrides(data: dict[str, Any], texts: Sequence[str]) -> set[str]:
+    """Apply overrides in order; returns their keys. Raises ConfigError if one replaces what an earlier one set."""
+    applied: dict[str, str] = {}
+    for text in texts:
+        key = apply_override(data, text)
+        lost = next((earlier for below, earlier in applied.items() if below.startswith(f"{key}.")), None)
+        if lost is not None and text.startswith(f"{key}="):
+            raise ConfigError(f"-o {cut(text)}: discards the earlier -o {cut(lost)}: give it first, or leave one out")
+        applied[key] = text
+    return set(applied)
 
 
 def apply_override(data: dict[str, Any], text: str) -> str:

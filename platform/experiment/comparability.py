@@ -1,7 +1,7 @@
 """Which experiments and optimizers can be compared: what must agree, what it costs, and what weakens a comparison."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from fmnas.optimizers.optimizer import SearchPlan
@@ -49,10 +49,11 @@ def format_cost(config: Config) -> str:
     return ", ".join(format_count(count, noun) for noun, count in counts.items()) + " in all"
 
 
-def design_warnings(config: Config) -> list[str]:
+def design_warnings(config: Config, present: Collection[str] = ()) -> list[str]:
     """Return a warning if the paired tests cannot become significant, and those of the optimizers.
 
-    A warning is not an error: it says what to change, as an override of `fmnas run`.
+    A warning is not an error: it says what to change, as an override of `fmnas run`. present: labels of optimizers of
+    an extended experiment, whose options cannot change: advice on these is left out.
     """
     from fmnas.comparison.analysis.paired_tests import repeats_needed
 
@@ -73,7 +74,8 @@ def design_warnings(config: Config) -> list[str]:
         plan = SearchPlan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
         entry.implementation.caveat(entry.settings)  # one that fails is refused before anything is written
         text = entry.implementation.config_warning(entry.settings, plan)
-        warnings += [f"{entry.label}: {text}"] if text else []
+        is_advice_in_vain = entry.label in present and option in text
+        warnings += [f"{entry.label}: {text}"] if text and not is_advice_in_vain else []
     return warnings
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from fmnas.platform.config.errors import RESTORE_HINT, format_problems, format_value
 from fmnas.platform.config.load import check_config, find_labels
 from fmnas.platform.config.schema import SIMULATED, Config, OptimizerConfig, TrackingConfig, expand_entry
-from fmnas.platform.config.source import apply_override, parse_yaml
+from fmnas.platform.config.source import apply_overrides, parse_yaml
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
@@ -79,8 +79,7 @@ def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Con
     if not overrides:
         raise ConfigError(f"{place}: nothing to extend: pass -o KEY=VALUE. {EXTEND_HINT}")
     data = config.model_dump(mode="json")
-    for override in overrides:
-        apply_override(data, override)
+    apply_overrides(data, overrides)
     present = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
     if isinstance(data["optimizers"], list):
         entries = [present.get(entry, entry) if isinstance(entry, str) else entry for entry in data["optimizers"]]

@@ -161,7 +161,8 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         opening.append(Extended(changes, config.model_dump(mode="json"), at, new))
         notify(f"extending: {format_extension(changes)}")
         budget_notes = budget_change_notes(changes, config).values()
-        for note in (*design_warnings(config), *budget_notes, *warm_start_notes(config, new)):
+        warnings = design_warnings(config, [entry.label for entry in before.optimizers])
+        for note in (*warnings, *budget_notes, *warm_start_notes(config, new)):
             notify(note)
     elif state.ledger.status == Ending.FINISHED:
         return replace(_plan_search(state, [], simulation), source=None)

@@ -99,6 +99,21 @@ def test_existing_folders_and_files_are_not_changed(small: Path, tmp_path: Path,
     assert contents(tmp_path) == {file: b"years"}
 
 
+@pytest.mark.parametrize(("given", "meant"), [("rnu", "run"), ("confg", "config"), ("Status", "status"), ("xyz", None)])
+def test_a_misspelt_command_gets_a_question(given: str, meant: str | None, capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([given, "quickstart"])
+    message = capsys.readouterr().err
+    assert (f"did you mean {meant}?" in message) == (meant is not None)
+    assert ("doctor" in message) == (given == "xyz"), "all commands are listed only where none is similar"
+
+
+def test_a_shortened_flag_is_no_misspelt_command(capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--versi"])
+    assert "fmnas" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", ["resume", "report", "ui"])
 def test_a_folder_that_is_not_a_run_directory_is_named(command: str, tmp_path: Path, capsys: Capture) -> None:
     assert str(tmp_path) in run_refused([command, str(tmp_path)], capsys)

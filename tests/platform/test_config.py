@@ -179,6 +179,16 @@ def test_overrides_reach_nested_keys_and_lists(tmp_path: Path) -> None:
     assert config.optimizers[0].options == {"mode": "paper"}
 
 
+def test_an_override_that_discards_an_earlier_one_is_refused_with_both() -> None:
+    overrides = ["optimizers.0.kernel=moddif", "optimizers=[random]"]
+    with pytest.raises(ConfigError) as caught:
+        load_config("func2c", overrides)
+    assert all(override in str(caught.value) for override in overrides)
+    entries = load_config("func2c", ["optimizers=[random]", "optimizers.0.label=a", "optimizers+=tpe"]).optimizers
+    assert [entry.label for entry in entries] == ["a", "tpe"]
+    assert load_config("func2c", ["repeats=2", "repeats=3"]).repeats == 3
+
+
 @pytest.mark.parametrize(
     "override", ["budget", "=3", "budget.evaluations.x=1", "name.x=1", "optimizers.9=bohb", "a=[1"]
 )

@@ -80,14 +80,28 @@ def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused()
 
 
 def test_values_of_another_problem_are_left_out() -> None:
-    config, (line, epochs) = load_with_messages("quickstart", "problem=func2c")
+    config, (line,) = load_with_messages("quickstart", "problem=func2c")
     assert (config.data.train, config.data.validation) == (None, None)
-    assert line.endswith(": data.train, data.validation, seeds")
-    assert "fidelity.epochs = 3" in epochs
+    assert line.endswith(": data.train, data.validation, seeds, fidelity")
+    assert config.fidelity.epochs == 1
     kept, _ = load_with_messages("quickstart", "problem=xgb_fashion_mnist", "data.train=100", "seeds=3")
     assert (kept.data.train, kept.seeds) == (100, 3)
     with pytest.raises(ConfigError, match=r"data\.train = 100: func2c does not take it"):
         load_with_messages("quickstart", "problem=func2c", "data.train=100")
+
+
+@pytest.mark.parametrize(
+    ("source", "overrides", "epochs"),
+    [
+        ("quickstart", ["problem=func2c", "fidelity.epochs=2"], 2),
+        ("quickstart", ["problem=xgb_digits"], 3),
+        ("smoke", ["problem=func3c"], 3),
+    ],
+)
+def test_epochs_stay_if_they_are_overridden_or_mean_what_they_did(
+    source: str, overrides: list[str], epochs: int
+) -> None:
+    assert load_with_messages(source, *overrides)[0].fidelity.epochs == epochs
 
 
 @pytest.mark.parametrize("name", ["joint", "fashion_mnist"])
@@ -293,6 +307,67 @@ def test_every_mistake_is_reported_at_once_with_those_of_types() -> None:
     for key in ("optimizers.1", "hypotheses", "budget.evaluations", "fixed.op1", "data.early_validation", "5"):
         assert f"\n  {key}" in message
     assert "initial_design" not in message, "budget.evaluations is unknown"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["workers.count=5"], ["workers.count = 5", "4"]),
+        (["workers.cpus=1.5", "workers.count=3"], ["workers.count = 3", "workers.cpus = 1.5", "2"]),
+        (["workers.cpus=64"], ["workers.cpus = 64", "4"]),
+        (["workers.count=4"], []),
+        (["workers.cpus=0.1", "workers.count=40"], []),
+        (["workers.count=50", "workers.autoscale=true"], []),
+        (["workers.count=50", "workers.kind=simulated"], []),
+    ],
+)
+def test_workers_that_this_machine_cannot_hold_are_refused_without_an_address(
+    overrides: list[str], named: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    flags = [flag for override in ["workers.kind=ray", *overrides] for flag in ("-o", override)]
+    assert main(["config", "func2c", *flags]) == (2 if named else 0)
+    message = capsys.readouterr().err
+    assert all(word in message for word in named)
+    if named:
+        assert main(["run", "func2c", *flags]) == 2
+        assert capsys.readouterr().err == message, "before Ray is started"
+    assert main(["config", "func2c", *flags, "--address", "auto"]) == 0
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 64}')
+    assert main(["config", "func2c", *flags]) == 0
+
+
+@pytest.mark.parametrize(
+    "optimizer", [{"name": "random", "warm_start": "nowhere"}, {"name": "mine", "use": "numpy:array"}]
+)
+def test_what_a_run_finds_while_planning_is_refused_with_the_configuration(
+    optimizer: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("my.yaml").write_text(yaml.safe_dump({**GOOD, "optimizers": ["random", {**optimizer, "label": "b"}]}))
+    messages = []
+    for command in ("config", "run"):
+        assert main([command, "my.yaml"]) == 2
+        messages.append(capsys.readouterr().err)
+    key, value = list(optimizer.items())[1]
+    assert f"optimizers.1.{key} = {value!r}" in messages[0]
+    assert messages[1].endswith(messages[0])
+    assert [path.name for path in Path().iterdir()] == ["my.yaml"]
+
+
+def test_what_this_machine_lacks_is_reported_together_with_every_other_mistake() -> None:
+    wrong = {"data": {"train": 70_000, "root": "/nowhere"}, "objective": {"flops_weight": -1}, "fixed": {"op1": "no"}}
+    Path("my.yaml").write_text(yaml.safe_dump({**JOINT, **wrong, "tracking": {"uri": "htp://foo"}}))
+    with pytest.raises(ConfigError) as caught:
+        load_config("my.yaml")
+    for key in ("objective.flops_weight", "fixed.op1", "data.train = 70000", "data.root", "tracking.uri"):
+        assert f"\n  {key}" in str(caught.value)
+
+
+def test_data_of_a_problem_without_data_are_not_searched_for_on_this_machine() -> None:
+    Path("my.yaml").write_text(yaml.safe_dump({**GOOD, "data": {"name": "digits", "train": 5000}}))
+    with pytest.raises(ConfigError) as caught:
+        load_config("my.yaml")
+    assert str(caught.value).count("data.train = ") == 1
 
 
 def test_a_problem_that_cannot_be_used_hides_nothing_else() -> None:

@@ -61,6 +61,19 @@ def rows(run: Path) -> pd.DataFrame:
     return table.drop(columns=[name for name in table if name in TIMES])
 
 
+def test_only_the_options_of_a_new_optimizer_are_advised_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    assert main(["run", "smoke", *FAST, "-o", "optimizers=[regularized-evolution, bohb]", "--out", out]) == 0
+    assert "-o optimizers.0.population=" in capsys.readouterr().out
+    grown = ["-o", "optimizers+={name: regularized-evolution, label: late}"]
+    assert main(["extend", out, *grown, "--progress", "lines"]) == 0
+    said = capsys.readouterr().out
+    assert "-o optimizers.0." not in said
+    assert "late: " in said
+    assert "-o optimizers.2.population=" in said
+    assert "-o budget.evaluations=" in said, "which may grow"
+
+
 def test_it_ends_as_if_it_had_been_so_from_the_start(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

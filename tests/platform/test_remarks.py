@@ -56,6 +56,9 @@ def test_too_few_repeats_for_a_verdict_are_said(names: list[str], repeats: int, 
     [
         (["random", evolution()], 50, ["50"], "optimizers.1.population=10 -o optimizers.1.tournament=3"),
         ([evolution(population=6), "random"], 100, ["15", "6"], "optimizers.0.tournament=2"),
+        (["random", "tpe"], 10, ["10"], "optimizers.1.startup=3"),
+        ([{"name": "tpe", "startup": 4}, "random"], 2, ["4", "2"], "optimizers.0.startup=1"),
+        (["random", "nsga2"], 50, ["50"], "optimizers.1.population=10"),
         (["bohb", "random"], 10, ["10"], "budget.evaluations=11"),
         ([{"name": "bohb", "top_n_percent": 90}, "random"], 15, ["41"], "budget.evaluations=42"),
     ],
@@ -65,13 +68,18 @@ def test_a_setting_that_makes_an_optimizer_useless_is_named_and_the_advice_helps
 ) -> None:
     (line,) = design_warnings(config(optimizers, evaluations))
     label, _, text = line.partition(": ")
-    assert label in ("regularized-evolution", "bohb")
+    assert label in ("regularized-evolution", "bohb", "tpe", "nsga2")
     assert set(named) <= set(re.findall(r"\d+", text.partition("-o ")[0]))
     assert text.endswith(f"-o {advice}")
+    assert "-o " not in text.removesuffix(f"-o {advice}")
     data = config(optimizers, evaluations).model_dump(mode="json")
     for override in advice.split(" -o "):
         apply_override(data, override)
     assert design_warnings(check_config(data, "here")) == []
+
+
+def test_tpe_is_not_warned_of_when_its_last_trial_is_of_the_model() -> None:
+    assert design_warnings(config(["tpe", "random"], 11)) == []
 
 
 def test_one_optimizer_alone_needs_no_verdict() -> None:
