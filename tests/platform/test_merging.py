@@ -121,7 +121,9 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
 )
 def test_experiments_that_cannot_be_compared_are_refused(override: str, key: str, run: Run) -> None:
     first = run(f"optimizers=[{{{EVOLUTION}: 4}}]")
-    assert key in merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
+    message = merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
+    assert key in message
+    assert "fmnas extend" not in message, "only budgets can grow"
 
 
 def test_raced_trials_are_not_merged_with_whole_ones(run: Run) -> None:
