@@ -102,8 +102,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
     summary = results.summary
     content = compute_content(results.curves, summary.minimum)
     quantity = REGRET if _is_above(results.curves, summary.minimum) else BEST
-    bars = any(isfinite(low) for line in content.lines["evaluations"] for _, low, _ in line.bars)
-    lead = f"{quantity}, mean over repeats. {BARS if bars else ''}"
+    lead = f"{quantity}, mean over repeats. {explain_bars(content)}"
     has_short = summary.budget.epochs_per_evaluation > 1
     figure = draw_panels(content, summary.budget, f"{summary.name}: {summary.problem}")
     yield Drawing("anytime", figure, is_on_page=False)
@@ -114,6 +113,11 @@ def drawings(results: Results) -> Iterator[Drawing]:
         caption = f"{lead}{CAPTIONS[axis]}{SHORT * has_short}" if is_lead else CAPTIONS[axis]
         panel = draw_panel(content, summary.budget, axis)
         yield Drawing(f"anytime_{axis}", panel, caption, is_saved=False, is_lead=is_lead)
+
+
+def explain_bars(content: Content) -> str:
+    """BARS if the lines have any, which needs a second repeat; else nothing."""
+    return BARS * any(isfinite(low) for line in content.lines["evaluations"] for _, low, _ in line.bars)
 
 
 def currencies(curves: pd.DataFrame) -> list[str]:
