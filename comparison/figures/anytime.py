@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,8 +209,8 @@ def _draw_panel(axes: "Axes", content: Content, axis: str, budget: Budget) -> No
     look: dict[str, Any] = {"transform": axes.transAxes, "color": SOFT, "parse_math": False}
     if curves["objective"].isna().all():
         axes.text(0.5, 0.5, "no full-fidelity result yet", ha="center", **look)
-    elif missing := sum(not len(line.x) for line in lines):
-        words = f"{missing} of {len(lines)} optimizers not drawn"
+    elif missing := ", ".join(line.name for line in lines if not len(line.x)):
+        words = fill(f"not drawn: {missing}", 48, break_on_hyphens=False)
         axes.text(0.99, 0.98, words, fontsize=SMALL, ha="right", va="top", **look)
 
 
