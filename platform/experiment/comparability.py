@@ -97,9 +97,10 @@ def warm_start_notes(config: Config, warm_starts: Mapping[str, WarmStartData]) -
     notes = []
     for label, source in warm_starts.items():
         count = "-".join(map(str, sorted({min(map(len, source.trials)), max(map(len, source.trials))})))
+        trials = "1 trial" if count == "1" else f"{count} trials"
         other_code = " The code of the problem was different there." if source.altered else ""
         notes.append(
-            f"Warm start of {label}: {count} trials per repeat from {source.directory} ({source.label}), charged as "
+            f"Warm start of {label}: {trials} per repeat from {source.directory} ({source.label}), charged as "
             f"{count} of {config.budget.evaluations} evaluations; wall-clock times exclude them.{other_code} Its "
             "pairing with optimizers that start from other trials is weaker."
         )
