@@ -17,7 +17,7 @@ try:
 
     from fmnas.platform import commands
     from fmnas.platform.config.uri import redact
-    from fmnas.platform.display.console import BestEffortStream, make_console, print_error
+    from fmnas.platform.display.console import PLAIN, BestEffortStream, make_console, print_error
     from fmnas.platform.display.log import JSON, PROGRESS_MODES
     from fmnas.platform.display.summary import log_end
     from fmnas.platform.errors import ExitCode, ExperimentFailed
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code. Errors of the user's input or code are reported in one line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
+            stream.reconfigure(errors=PLAIN if stream is sys.stdout else "backslashreplace")
     tune_malloc()  # suggestions and trainings allocate large buffers; the process is the command's
     try:
         parser, names = _make_parser()

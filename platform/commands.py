@@ -131,7 +131,13 @@ def extend(directory: Path, overrides: Sequence[str], address: str | None, progr
         from fmnas.platform.experiment.configuration import extended_config
 
         is_uri_given = any(text.startswith(("tracking=", "tracking.uri=")) for text in overrides)
-        grow = partial(extended_config, overrides=overrides, root=run_dir.root)
+
+        def grow(present: "Config") -> "Config":
+            extended = extended_config(present, overrides, run_dir.root)
+            if extended == present:
+                session.progress.on_message(f"nothing to add to {present.summary_line}")
+            return extended
+
         session.run(grow, run_dir, is_uri_given=is_uri_given)
     return session.exit_code
 

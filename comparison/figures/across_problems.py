@@ -53,7 +53,8 @@ def draw_ranks(ranks: pd.DataFrame, caption: str, is_lead: bool = False, is_pane
     for place, (name, style) in enumerate(looks.items()):
         mine = ranks[ranks["optimizer"] == name]
         marker: dict[str, Any] = {"markersize": 5.5, "markevery": [len(mine) - 1]}
-        axes.plot(mine["evaluations"], mine["mean"], linewidth=1.8, **marker, **line_style(style))
+        look = {"drawstyle": "steps-post", "linewidth": 1.8, **marker, **line_style(style)}
+        axes.plot(mine["evaluations"], mine["mean"], **look)
         end, aside = mine.iloc[-1], 0.012 * last * (1 + place)
         axes.plot(
             [last + aside] * 2,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,8 +103,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
     summary = results.summary
     content = compute_content(results.curves, summary.minimum)
     quantity = REGRET if _is_above(results.curves, summary.minimum) else BEST
-    bars = any(isfinite(low) for line in content.lines["evaluations"] for _, low, _ in line.bars)
-    lead = f"{quantity}, mean over repeats. {BARS if bars else ''}"
+    lead = f"{quantity}, mean over repeats. {explain_bars(content)}"
     has_short = summary.budget.epochs_per_evaluation > 1
     figure = draw_panels(content, summary.budget, f"{summary.name}: {summary.problem}")
     yield Drawing("anytime", figure, is_on_page=False)
@@ -114,6 +114,11 @@ def drawings(results: Results) -> Iterator[Drawing]:
         caption = f"{lead}{CAPTIONS[axis]}{SHORT * has_short}" if is_lead else CAPTIONS[axis]
         panel = draw_panel(content, summary.budget, axis)
         yield Drawing(f"anytime_{axis}", panel, caption, is_saved=False, is_lead=is_lead)
+
+
+def explain_bars(content: Content) -> str:
+    """BARS if the lines have any, which needs a second repeat; else nothing."""
+    return BARS * any(isfinite(low) for line in content.lines["evaluations"] for _, low, _ in line.bars)
 
 
 def currencies(curves: pd.DataFrame) -> list[str]:
@@ -204,8 +209,8 @@ def _draw_panel(axes: "Axes", content: Content, axis: str, budget: Budget) -> No
     look: dict[str, Any] = {"transform": axes.transAxes, "color": SOFT, "parse_math": False}
     if curves["objective"].isna().all():
         axes.text(0.5, 0.5, "no full-fidelity result yet", ha="center", **look)
-    elif missing := sum(not len(line.x) for line in lines):
-        words = f"{missing} of {len(lines)} optimizers not drawn"
+    elif missing := ", ".join(line.name for line in lines if not len(line.x)):
+        words = fill(f"not drawn: {missing}", 48, break_on_hyphens=False)
         axes.text(0.99, 0.98, words, fontsize=SMALL, ha="right", va="top", **look)
 
 

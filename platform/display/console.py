@@ -1,5 +1,6 @@
 """Where the command line prints: the terminal or a file, and standard output for other programs."""
 
+import codecs
 import os
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,17 @@ from rich.console import Console
 
 FILE_WIDTH = 1000
 """Columns of a table in a file or pipe: enough to never cut a cell."""
+PLAIN = "fmnas.plain"
+"""The error handler of a stream without UTF-8: it writes similar signs of ASCII. A "?" for a dash reads as unknown."""
+_PLAIN_SIGNS = {"–": "-", "−": "-", "±": "+-", "→": "->", "←": "<-", "…": "...", "×": "x", "≤": "<="}
+
+
+def _to_plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_PLAIN_SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(PLAIN, _to_plain)
 
 
 def make_console(file: TextIO | None = None) -> Console:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -60,6 +61,22 @@ class _Row:
     total: int
     left: float
     value: float | None
+
+
+@dataclass(frozen=True)
+class _RunName:
+    """The name of a run in a table, which loses its middle in a narrow column: it ends with the repeat."""
+
+    text: str
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, len(self.text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width, repeat = options.max_width, self.text[self.text.rfind("/") :]
+        is_cut = len(repeat) + 1 < width < len(self.text)
+        text = f"{self.text[: width - len(repeat) - 1]}…{repeat}" if is_cut else self.text
+        yield Text(text, no_wrap=True, overflow="ellipsis")
 
 
 class Progress(Observer):
@@ -224,7 +241,7 @@ class Progress(Observer):
             table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
         for row in rows:
             table.add_row(
-                Text(row.run, no_wrap=True, overflow="ellipsis"),
+                _RunName(row.run),
                 ProgressBar(total=row.total, completed=row.done, width=12),
                 f"{format_epochs(row.done)}/{row.total}",
                 format_value(row.value),

@@ -140,8 +140,8 @@ def print_problems_summary(summary: "ProblemsSummary", console: Console) -> None
     """Print the mean ranks over problems, the tests, the headline and the caution."""
     from fmnas.comparison.problems_report import ranks_table, tests_table
 
+    console.print()
     for table in (ranks_table(summary), tests_table(summary)):
-        console.print()
         _print_table(table, console)
     print_line(console, summary.headline)
     print_line(console, summary.caution, "dim")

@@ -7,6 +7,7 @@ from typing import Any
 from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.platform.config.errors import format_count, format_value
 from fmnas.platform.config.schema import ALL_PAIRS, Config
+from fmnas.platform.errors import cut
 from fmnas.platform.experiment.configuration import diff
 from fmnas.platform.experiment.warm_start import WarmStartData
 from fmnas.platform.problems import problem, resolve_alias
@@ -34,9 +35,24 @@ def objective_settings(config: Config, space: Space, digest: str = "") -> dict[s
 def format_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
     """Yield `key = OURS and THEIRS` for every value that differs, of the keys that both have."""
     common = [key for key in ours if key in theirs and ours[key] != theirs[key]]
+    if "space" in common:
+        common.remove("space")
+        yield from _space_differences(ours["space"], theirs["space"])
     changed = diff({key: ours[key] for key in common}, {key: theirs[key] for key in common})
     for key, (our_value, their_value) in changed.items():
         yield f"{key} = {format_value(our_value)} and {format_value(their_value)}"
+
+
+def _space_differences(ours: Space, theirs: Space) -> Iterator[str]:
+    """Yield `variable NAME = OURS and THEIRS` for each that differs or is missing; then all names, and constraints."""
+    first, second = (
+        {f"variable {variable.name}": repr(variable) for variable in space.variables}
+        | {"variables": ", ".join(space.names), "constraints": ", ".join(map(repr, space.constraints)) or "none"}
+        for space in (ours, theirs)
+    )
+    for key in {**first, **second}:
+        if first.get(key) != second.get(key):
+            yield f"{key} = {cut(first.get(key, 'none'))} and {cut(second.get(key, 'none'))}"
 
 
 def format_cost(config: Config) -> str:
@@ -84,9 +100,10 @@ def warm_start_notes(config: Config, warm_starts: Mapping[str, WarmStartData]) -
     notes = []
     for label, source in warm_starts.items():
         count = "-".join(map(str, sorted({min(map(len, source.trials)), max(map(len, source.trials))})))
+        trials = "1 trial" if count == "1" else f"{count} trials"
         other_code = " The code of the problem was different there." if source.altered else ""
         notes.append(
-            f"Warm start of {label}: {count} trials per repeat from {source.directory} ({source.label}), charged as "
+            f"Warm start of {label}: {trials} per repeat from {source.directory} ({source.label}), charged as "
             f"{count} of {config.budget.evaluations} evaluations; wall-clock times exclude them.{other_code} Its "
             "pairing with optimizers that start from other trials is weaker."
         )

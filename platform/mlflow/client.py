@@ -116,15 +116,17 @@ class MlflowExperiment:
         return True
 
     def label(self) -> None:
-        """Set the tags of the experiment: its kind, its metric, its view, and its description if it has none."""
+        """Set the tags of the experiment: its kind, metric, view, and its description unless a user wrote another."""
         existing = self.client.get_experiment(self.id).tags
         defaults = {
             "mlflow.experimentKind": "custom_model_development",  # MLflow chooses by it what to show
             "mlflow.experiment.primaryMetric.name": "objective",
             "mlflow.experiment.primaryMetric.greaterIsBetter": "False",
-            "mlflow.note.content": self._settings.description,
         }
-        new = {key: value for key, value in defaults.items() if value and key not in existing}
+        new = {key: value for key, value in defaults.items() if key not in existing}
+        note, written = "mlflow.note.content", f"mlflow.note.written-{self._settings.experiment_id}"
+        if self._settings.description and existing.get(note) in (None, existing.get(written)):
+            new |= dict.fromkeys((note, written), self._settings.description)
         for key, value in {**new, **view_tags(self._settings.experiment_id)}.items():
             self.client.set_experiment_tag(self.id, key, value)
 

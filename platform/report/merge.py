@@ -19,7 +19,7 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
-from fmnas.platform.experiment.configuration import optimizer_settings
+from fmnas.platform.experiment.configuration import EXTENDABLE_KEYS, optimizer_settings
 from fmnas.platform.experiment.provenance import data_hash, different_file_notes
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
 from fmnas.platform.experiment.state import ExperimentState, read_state
@@ -117,11 +117,13 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
     """Raise RunDirectoryError, naming every setting that differs, unless all directories can be compared."""
     first, *rest = sources
     for other in rest:
-        lines = "\n".join(f"  {line}" for line in format_differences(_settings(first), _settings(other)))
+        lines = list(format_differences(_settings(first), _settings(other)))
         if lines:
+            can_grow = all(line.partition(" = ")[0] in EXTENDABLE_KEYS for line in lines)
             raise RunDirectoryError(
                 f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
-                f"{lines}\nReport them one by one; `fmnas extend DIR` makes budgets equal."
+                + "".join(f"  {line}\n" for line in lines)
+                + f"Report them one by one{'; `fmnas extend DIR` makes budgets equal' * can_grow}."
             )
 
 

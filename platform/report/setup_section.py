@@ -73,12 +73,11 @@ def _fixed_variables(config: Config, problem: Problem) -> str:
 
 
 def _budget(config: Config) -> str:
-    evaluations, epochs, seconds = config.budget.evaluations, config.fidelity.epochs, config.budget.seconds
+    evaluations = format_count(config.budget.evaluations, "evaluation")
+    epochs, seconds = config.fidelity.epochs, config.budget.seconds
     per_evaluation = "" if epochs == 1 else f" of {epochs} epochs"
     limit = "" if seconds is None else f", at most {seconds:,.10g} seconds"
-    return (
-        f"Budget per optimizer and repeat: {evaluations} evaluations{per_evaluation}{limit}. Repeats: {config.repeats}"
-    )
+    return f"Budget per optimizer and repeat: {evaluations}{per_evaluation}{limit}. Repeats: {config.repeats}"
 
 
 def _racing(config: Config) -> str:
@@ -114,4 +113,6 @@ def _initial_design(config: Config) -> str:
         source = "by the BO-FM authors' method" if config.seed else "of the BO-FM authors' runs"
         points = f"{config.initial_points} points {source}"
     labels = ", ".join(entry.label for entry in entries)
+    if len(entries) == 1:
+        return f"Initial design of {labels}: {points}"
     return f"Initial design: {points}, the same for {labels} in a repeat"

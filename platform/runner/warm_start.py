@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmnas.platform.config.errors import format_value
+from fmnas.platform.config.errors import format_count, format_value
 from fmnas.platform.config.schema import LABEL_PATTERN, Config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
@@ -82,9 +82,9 @@ def _load(config: Config, own_label: str, reference: str, existing: WarmStartDat
         trials.append(tuple(finished.get(repeat, ())))
         if not 0 < len(trials[-1]) < config.budget.evaluations:
             raise ConfigError(
-                f"repeat {repeat} of {label} in {name} has {len(trials[-1])} finished trials of "
-                f"{ledger.full_epochs} epochs: it must have at least 1, and fewer than budget.evaluations = "
-                f"{config.budget.evaluations}"
+                f"repeat {repeat} of {label} in {name} has {format_count(len(trials[-1]), 'finished trial')} of "
+                f"{format_count(ledger.full_epochs, 'epoch')}: it must have at least 1, and fewer than "
+                f"budget.evaluations = {config.budget.evaluations}"
             )
     is_altered = bool(recorded_hashes(ledger, PROBLEM) - {user_file_hashes(config).get(PROBLEM, "")})
     return WarmStartData(name, label, ledger.id, data_hash(directory), is_altered, tuple(trials))

@@ -59,7 +59,9 @@ def evaluate_trial(
     except Exception as error:
         on_error(error)
         took = error.seconds if isinstance(error, RecordedFailureError) else None
-        return FailedEvaluation(LOST if isinstance(error, DeviceFailedError) else FAILED, one_line(error), took)
+        is_own = isinstance(error, TrainerError | TrainingFailedError)  # the user knows the classes of others
+        reason = (legible(str(error))[:500] if is_own else "") or one_line(error)
+        return FailedEvaluation(LOST if isinstance(error, DeviceFailedError) else FAILED, reason, took)
 
 
 def _call_trainer(

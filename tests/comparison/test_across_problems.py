@@ -205,3 +205,11 @@ def test_a_report_draws_the_ranks_over_its_repeats(make_table: Callable[..., pd.
 
     assert names(2) == ["mean_ranks"]
     assert names(1) == []
+
+
+def test_ranks_change_in_steps_as_every_other_line(make_table: Callable[..., pd.DataFrame]) -> None:
+    trials = make_table({(name, r): [2.0, 1.0 + r, 0.5] for name in "ab" for r in range(2)})
+    results = compute_results(trials, ReportContext("n", "p", Budget(3, 25), {}, "", finished=True))
+    for drawing in ranks.drawings(results):
+        curves = [line for line in drawing.figure.axes[0].lines if len(set(line.get_xdata())) == 3]
+        assert [line.get_drawstyle() for line in curves] == ["steps-post"] * 2

@@ -131,3 +131,13 @@ def test_the_report_shows_it_and_a_problem_with_one_objective_has_none(make_tabl
     assert results.summary.hypervolumes is None
     assert not list(figure.drawings(results))
     assert list(tradeoff.fronts(results)), "a network's front is drawn anyway"
+
+
+@pytest.mark.parametrize(("repeats", "has_bars"), [(1, False), (3, True)])
+def test_its_caption_speaks_of_bars_where_there_are_some(make_table, repeats, has_bars):
+    trials = make_table(fronts("a", "b", repeats))
+    (drawing,) = figure.drawings(
+        compute_results(trials, ReportContext("n", "p", BUDGET, {}, "", objectives=NETWORK, finished=True))
+    )
+    assert ("Bars" in drawing.caption) is has_bars
+    assert "higher" in drawing.caption

@@ -190,6 +190,19 @@ def cut_after(run: Path, kind: type[Event]) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:count]))
 
 
+@pytest.mark.parametrize(
+    ("override", "is_said"),
+    [("budget.evaluations=5", True), ("optimizers+=random", True), ("repeats=2", False), ("hypotheses=random", False)],
+)
+def test_an_extension_that_adds_nothing_says_so(
+    override: str, is_said: bool, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["extend", str(run), "-o", override, "--progress", "lines"]) == 0
+    printed = capsys.readouterr()
+    said = [line for line in (printed.out + printed.err).splitlines() if "nothing" in line]
+    assert ["5 evaluations" in line for line in said] == [True] * is_said
+
+
 def test_a_driver_that_crashed_between_journal_and_config_did_no_harm(run: Path) -> None:
     """The file is taken for the one before the extension, and what a user may change in it holds."""
     config, old = run / "config.yaml", (run / "config.yaml").read_text()

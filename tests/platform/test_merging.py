@@ -121,7 +121,9 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
 )
 def test_experiments_that_cannot_be_compared_are_refused(override: str, key: str, run: Run) -> None:
     first = run(f"optimizers=[{{{EVOLUTION}: 4}}]")
-    assert key in merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
+    message = merge_refused(first, run(f"optimizers=[{{{EVOLUTION}: 4}}]", "seed=7", override))
+    assert key in message
+    assert "fmnas extend" not in message, "only budgets can grow"
 
 
 def test_raced_trials_are_not_merged_with_whole_ones(run: Run) -> None:
@@ -138,12 +140,16 @@ def test_a_problem_and_its_alias_are_one_problem(
     assert isinstance(summary, Summary)
 
 
-def test_different_problems_are_compared_over_all_of_them(run: Run, tmp_path: Path) -> None:
+def test_different_problems_are_compared_over_all_of_them(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The same optimizers on func2c, in two directories, and on func3c with a larger budget."""
     both = "optimizers=[random, tpe]"
     roots = [run(both), run(both, "seed=7"), run(both, "problem=func3c", "budget.evaluations=7", "hypotheses=tpe")]
+    capsys.readouterr()
     for _ in range(2):  # an earlier report is overwritten
         assert main(["report", *map(str, roots), "--out", str(tmp_path / "all")]) == 0
+    assert "\n\n\n" not in capsys.readouterr().out
     summary = json.loads((tmp_path / "all/summary.json").read_text())
     assert (summary["problems"], summary["evaluations"], summary["reference"]) == (["func2c", "func3c"], 6, "random")
     assert sum(row["mean"] for row in summary["optimizers"].values()) == pytest.approx(3)

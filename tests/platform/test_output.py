@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from support import journal_dicts, write_journal
 
-from fmnas.platform.display.console import make_console, print_line, reserve_stdout
+from fmnas.platform.display.console import PLAIN, make_console, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, make_logger
 from fmnas.platform.experiment.events import Asked
 from fmnas.platform.experiment.journal import read_journal
@@ -139,7 +139,13 @@ def test_a_terminal_without_utf_8_shows_the_table(tmp_path: Path) -> None:
     command = [*FMNAS, "run", "smoke", *LITTLE, "-o", "budget.evaluations=5", "--progress", "quiet"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([*command, "--out", str(tmp_path / "run")], env=environment, capture_output=True, check=True)
-    assert any(line.startswith("random   ") for line in done.stdout.decode("ascii").splitlines())
+    (row,) = (line.split() for line in done.stdout.decode("ascii").splitlines() if line.startswith("random   "))
+    assert (row[2], row[-1]) == ("-", "-"), "one repeat has no standard error, and random search no method"
+    assert "?" not in done.stdout.decode("ascii")
+
+
+def test_signs_that_a_stream_lacks_become_similar_ones() -> None:
+    assert "1 – 2 ± 3 → ü".encode("ascii", PLAIN) == b"1 - 2 +- 3 -> ?"
 
 
 TALKING = """

@@ -66,7 +66,7 @@ class Workers:
 class Scene:
     """The progress of two runs with a budget of five full trainings. now: its clock."""
 
-    def __init__(self, mode: str = JSON, console: Console | None = None, epochs: int = 3) -> None:
+    def __init__(self, mode: str = JSON, console: Console | None = None, epochs: int = 3, **changes: Any) -> None:
         self.console, self.now = console or make_console(), 100.0
         config = check_config(
             {
@@ -77,6 +77,7 @@ class Scene:
                 "budget": {"evaluations": 5},
                 "fidelity": {"epochs": epochs},
                 "workers": {"kind": "ray"},
+                **changes,
             },
             "here",
         )
@@ -192,6 +193,14 @@ def test_the_table_fits_a_narrow_terminal(width: int) -> None:
     lines = scene.table(width).splitlines()
     assert max(map(len, lines)) <= width
     assert width < 60 or any("0.2500" in line and "3/15" in line for line in lines)
+
+
+def test_a_narrow_table_tells_the_repeats_of_a_long_name_apart() -> None:
+    scene = Scene(optimizers=["regularized-evolution", "bohb"], repeats=2)
+    for width in (60, 150):
+        rows = [line.split()[0] for line in scene.table(width).splitlines() if line.startswith("reg")]
+        assert [row.rpartition("/")[2] for row in rows] == ["repeat-0", "repeat-1"]
+        assert all(row.startswith("regularized-evolution/") is (width == 150) for row in rows)
 
 
 def test_a_retraining_has_a_row_and_events_for_each_incumbent() -> None:

@@ -12,8 +12,9 @@ from fmnas.baselines.bohb import epochs_to_model, results_needed
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.config.source import apply_override
-from fmnas.platform.experiment.comparability import design_warnings, format_cost
+from fmnas.platform.experiment.comparability import design_warnings, format_cost, format_differences
 from fmnas.platform.problems import problem
+from fmnas.search_spaces import LinearConstraint, Real, Space
 
 PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
 
@@ -21,6 +22,27 @@ PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"ep
 def config(optimizers: list[Any], evaluations: int = 100, repeats: int = 8, **others: Any) -> Config:
     budget = {"evaluations": evaluations}
     return check_config({**PLAIN, "optimizers": optimizers, "repeats": repeats, "budget": budget, **others}, "here")
+
+
+X, Y = Real("x", 0, 1), Real("y", 0, 1)
+LIMIT = LinearConstraint({"x": 1}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (Space([Real("x", 0, 2), Y]), [[repr(X), repr(Real("x", 0, 2))]]),
+        (Space([X]), [["y", repr(Y), "none"], ["x, y and x"]]),
+        (Space([Y, X]), [["x, y and y, x"]]),
+        (Space([X, Y], [LIMIT]), [["none", repr(LIMIT)]]),
+    ],
+)
+def test_spaces_are_told_apart_by_what_differs_in_them(other: Space, words: list[list[str]]) -> None:
+    lines = list(format_differences({"space": Space([X, Y]), "problem": "a"}, {"space": other, "problem": "a"}))
+    assert len(lines) == len(words)
+    for line, expected in zip(lines, words, strict=True):
+        assert all(word in line for word in expected)
+        assert " object at " not in line
 
 
 def evolution(**options: int) -> dict[str, Any]:

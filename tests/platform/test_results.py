@@ -64,6 +64,17 @@ def test_the_setup_names_budget_and_initial_design(design: object, seed: int, wo
     assert any("20 evaluations" in text and "2,000,000 seconds" in text for text in statements)
 
 
+def test_the_setup_of_one_of_a_thing_has_no_plural() -> None:
+    (design,) = (text for text in setup_statements(config("random", initial_design=3), FUNC2C) if "3 random" in text)
+    assert "random:" in design
+    assert "same" not in design
+    one = setup_statements(config("random", initial_design=0, budget={"evaluations": 1}), FUNC2C)
+    assert not any("1 evaluations" in text for text in one)
+    for seeds, words in ((1, ["once", "that error"]), (4, ["4 times", "average"])):
+        described = problem("joint", config("random", problem="joint", seeds=seeds).problem_settings).objective
+        assert all(word in described for word in words)
+
+
 def test_the_fidelity_of_a_search() -> None:
     assert search_fidelity(config("random")) == {"epochs": 1, "seeds": config("random").seeds}
     data = {"train": 500, "validation": 90}

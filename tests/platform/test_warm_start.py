@@ -1,6 +1,7 @@
 """Optimizers with trials of an earlier experiment: what they receive, what it costs, and every way to resume."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -174,5 +175,7 @@ def test_it_is_said_of_whom_it_concerns(configured: Configured) -> None:
     (note,) = warm_start_notes(config, {"regularized-evolution": uneven})
     facts = ("regularized-evolution", "3-4 trials", "runs/earlier (random)", "3-4 of 20 evaluations", "different there")
     assert all(fact in note for fact in facts)
+    (note,) = warm_start_notes(config, {"e": replace(uneven, trials=(known.trials[0][:1],))})
+    assert "1 trials" not in note
     setup = setup_statements(config, problem(config.problem, config.problem_settings))
     assert any("3 random points" in text and "bo-fm" in text for text in setup)

@@ -245,8 +245,13 @@ def test_a_configuration_that_came_twice_counts_once_the_first(tmp_path: Path) -
     result = minimize(noisy, space, evaluations=3, optimizer="random", warm_start=str(tmp_path / "a")).trials
     assert list(result["objective"])[:2] == firsts
     assert list(result["origin"]) == [WARM_START, WARM_START, "random"]
-    with pytest.raises(FmnasError, match="space = "):
+    with pytest.raises(FmnasError) as few:
+        minimize(noisy, space, evaluations=2, optimizer="random", warm_start=str(tmp_path / "a"))
+    assert "evaluations = 2" in str(few.value)
+    assert "1 epochs" not in str(few.value)
+    with pytest.raises(FmnasError) as refused:
         minimize(noisy, [Nominal("k", ["a", "c"])], evaluations=3, warm_start=str(tmp_path / "a"))
+    assert all(repr(Nominal("k", values)) in str(refused.value) for values in (["a", "b"], ["a", "c"]))
 
 
 def test_other_data_are_refused(earlier: Path) -> None:

@@ -44,6 +44,9 @@ def joint(settings: ProblemSettings) -> Problem:
         return ImageTrainer(split, training, checkpoints=settings.checkpoints)
 
     flops = f" + {weight} x FLOPs / FLOPs of the largest cell, by the convention {settings.flops}" if weight else ""
+    times, error = f"{settings.seeds} times", "its average over the trainings"
+    if settings.seeds == 1:
+        times, error = "once", "that error"
     early = "" if data.early_validation is None else f" ({data.early_validation:,} before the last epoch)"
     return Problem(
         space=joint_space(),
@@ -52,8 +55,8 @@ def joint(settings: ProblemSettings) -> Problem:
         epochs=25,
         log_objective=weight > 0,
         has_authors_points=True,
-        objective=f"An evaluation trains a cell {settings.seeds} times on {train:,} images of {dataset}, and measures "
-        f"the error on {validation:,} others{early}. The objective is its average over the trainings{flops}.",
+        objective=f"An evaluation trains a cell {times} on {train:,} images of {dataset}, and measures "
+        f"the error on {validation:,} others{early}. The objective is {error}{flops}.",
         seeds=settings.seeds,
         dataset=dataset,
         objectives={"validation error": 1.0, "FLOPs / FLOPs of the largest cell": 1.0},

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,15 @@ def test_tags_that_a_user_changed_stay(experiment: Any) -> None:
     experiment.log(description="ours")
     tags = experiment.read_store().experiment.tags
     assert tags["mlflow.experimentKind"] == tags["mlflow.note.content"] == "mine"
+
+
+def test_a_description_follows_an_extension_and_no_other_directory(experiment: Any) -> None:
+    experiment.log(description="one")
+    described = [experiment.read_store().experiment.tags["mlflow.note.content"]]
+    for changes in ({"description": "two"}, {"description": "x", "experiment_id": "other"}):
+        MlflowExperiment(replace(experiment.settings, **changes)).label()
+        described.append(experiment.read_store().experiment.tags["mlflow.note.content"])
+    assert described == ["one", "two", "two"]
 
 
 def test_a_trial_holds_its_configuration_results_and_curve(logged: Any) -> None:

@@ -124,9 +124,9 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
     }
     assert results["fine"] == Evaluation(0.5, epochs=1, seconds=results["fine"].seconds)
     reasons = {deed: result.reason for deed, result in results.items() if isinstance(result, FailedEvaluation)}
-    assert reasons["raise"] == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 15)"
-    assert reasons["cancel"] == "TrainingFailedError: CancelledError: by whom (mine.py, line 18)"
-    assert reasons["exit"] == "TrainingFailedError: SystemExit (mine.py, line 33)"
+    assert reasons["raise"] == "OddError: 1 and 2 (mine.py, line 15)"
+    assert reasons["cancel"] == "CancelledError: by whom (mine.py, line 18)"
+    assert reasons["exit"] == "SystemExit (mine.py, line 33)"
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     assert logs.is_relative_to(session_directory())
     written = [path.stat().st_size for path in logs.glob("worker-*.out*")]
