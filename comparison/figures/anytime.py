@@ -54,7 +54,8 @@ BEST, REGRET = "The best objective so far", "The best objective so far minus the
 BARS = "Bars: its 95% interval, or else one standard error; bars beyond the axis are left out. "
 CAPTIONS = {
     "evaluations": "A marker: the final mean. Dotted: the budget.",
-    "train_seconds": "The sum of training times: with cheap configurations an optimizer gets further.",
+    "train_seconds": "The sum of training times: with cheap configurations an optimizer gets further. What a worker "
+    "loads in its first trial counts.",
     "seconds": "The sum of a run's training and suggestion times, whatever the number of workers.",
     "wall_seconds": "Since the run's first start, without the pauses between drivers. It depends on the number of "
     "workers, and on other runs on them.",
