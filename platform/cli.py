@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.exit(ExitCode.WRONG_INPUT, parser.format_help())
         similar = get_close_matches(given[0].lower(), names, n=2)
         if similar and given[0] not in names and not given[0].startswith("-"):
-            parser.error(f"{given[0]!r}: unknown command; did you mean {' or '.join(similar)}?")
+            parser.error(f"{given[0]!r}: unknown command; did you mean {' or '.join(map(repr, similar))}?")
         parsed = vars(parser.parse_args(arguments))
         command = parsed.pop("command")
         try:
