@@ -308,10 +308,7 @@ def ui(directory: Path, port: int) -> int:
 
 
 def config(config: str, overrides: Sequence[str], address: str | None) -> int:
-    """Print a configuration with every default, explained, and its cost.
-
-    It is planned as by run: earlier run directories are read, and optimizers built.
-    """
+    """Print a configuration with every default, explained, and its cost; it is planned as by run."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml
     from fmnas.platform.experiment.comparability import format_cost
