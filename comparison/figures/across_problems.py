@@ -52,9 +52,8 @@ def draw_ranks(ranks: pd.DataFrame, caption: str, is_lead: bool = False, is_pane
     looks, last = styles(names), int(ranks["evaluations"].max())
     for place, (name, style) in enumerate(looks.items()):
         mine = ranks[ranks["optimizer"] == name]
-        marker: dict[str, Any] = {"markersize": 5.5, "markevery": [len(mine) - 1]}
-        look = {"drawstyle": "steps-post", "linewidth": 1.8, **marker, **line_style(style)}
-        axes.plot(mine["evaluations"], mine["mean"], **look)
+        look: dict[str, Any] = {"drawstyle": "steps-post", "markersize": 5.5, "markevery": [len(mine) - 1]}
+        axes.plot(mine["evaluations"], mine["mean"], linewidth=1.8, **look, **line_style(style))
         end, aside = mine.iloc[-1], 0.012 * last * (1 + place)
         axes.plot(
             [last + aside] * 2,
