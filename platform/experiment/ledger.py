@@ -237,7 +237,7 @@ class Ledger:
             self.worked_until = event.at
 
     def _end_pause(self, event: TrialEvent) -> None:
-        """Add the pause before the first trial of a driver: what it took to start, e.g. Ray, is no work, either."""
+        """Add the pause before the first trial of a driver: the time in which Ray starts, for instance, is not work."""
         began = event.at - (event.suggest_seconds if isinstance(event, Asked) else 0.0)
         if began - self.paused_since > 1e-3:  # less is rounding, in simulated time
             self.pauses.append((self.paused_since, began))

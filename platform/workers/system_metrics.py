@@ -19,7 +19,7 @@ KEY = "workers.system_metrics"
 
 
 class SystemMonitor:
-    """Samples the machine in a thread of its own while a trial is evaluated.
+    """Samples the machine in a separate thread while a trial is evaluated.
 
     device: of the worker, as torch names it; with "cuda", the GPU that the worker sees is sampled, too.
     Raises TrainerError if psutil, or for a GPU nvidia-ml-py, is not installed.

@@ -150,7 +150,7 @@ def test_an_event_that_does_not_follow_is_named_by_its_line(event: Event) -> Non
 
 
 def test_a_pause_is_the_time_from_one_driver_of_the_experiment_to_the_next() -> None:
-    """To the first suggestion: a driver's start is no work. The first says that it ends, the second crashes."""
+    """Until its first suggestion: its start is not work. The first one says that it ends, the second crashes."""
     ledger = ledger_of(
         [driver(DriverWork.EXPERIMENT, 0.0), *trial_of(RUN, 0, 0.5), Ended("interrupted", 8.0)],
         [driver(DriverWork.RETRAINING, 30.0), RetrainingBegun(3, 10, 2, (), 31.0)],
