@@ -37,11 +37,8 @@ class NSGA2(OptunaSampler):
     @classmethod
     def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
         """Return a warning if no child is ever made."""
-        population = options.get("population")
-        if population is None or population < plan.evaluations:
-            return ""
-        advice = f"try {plan.option}population={max(2, plan.evaluations // 5)}"
-        return f"population {population} >= {plan.evaluations} evaluations: this is random search; {advice}"
+        advice = f"{plan.option}population={max(2, plan.evaluations // 5)}"
+        return plan.warn_of_random_search("population", options.get("population"), advice)
 
     def sampler_class(self) -> type[Any]:
         """Optuna's sampler."""

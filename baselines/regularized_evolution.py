@@ -51,10 +51,10 @@ class RegularizedEvolution(Optimizer):
     def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
         """Return a warning if no child is ever made, or if the tournament leaves no choice."""
         population, tournament = options.get("population"), options.get("tournament")
-        if population is not None and population >= plan.evaluations:
-            smaller = max(2, plan.evaluations // 5)
-            advice = f"{plan.option}population={smaller} {plan.option}tournament={max(1, smaller // 3)}"
-            return f"population {population} >= {plan.evaluations} evaluations: this is random search; try {advice}"
+        smaller = max(2, plan.evaluations // 5)
+        advice = f"{plan.option}population={smaller} {plan.option}tournament={max(1, smaller // 3)}"
+        if warning := plan.warn_of_random_search("population", population, advice):
+            return warning
         if population is not None and tournament is not None and tournament > population:
             advice = f"try {plan.option}tournament={max(1, population // 3)}"
             return f"tournament {tournament} > population {population}: the best member nearly always wins; {advice}"

@@ -47,11 +47,8 @@ class TPE(OptunaOptimizer):
     @classmethod
     def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
         """Return a warning if the model never makes a suggestion."""
-        startup = options.get("startup")
-        if startup is None or startup < plan.evaluations:
-            return ""
         advice = f"{plan.option}startup={max(1, plan.evaluations // 3)}"
-        return f"startup {startup} >= {plan.evaluations} evaluations: this is random search; try {advice}"
+        return plan.warn_of_random_search("startup", options.get("startup"), advice)
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Yield draws of the sampler."""

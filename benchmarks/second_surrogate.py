@@ -10,7 +10,7 @@ RIDGE were chosen by ten parts of the uniform configurations, before any simulat
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,16 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))  # a configuration may name this file from any folder
 
-import surrogate as trees_surrogate
-from surrogate import MODELS, Floats, Recorded, arrange, describe_facts, measure_flops, read_observations
+from surrogate import (
+    MODELS,
+    Floats,
+    Recorded,
+    arrange,
+    describe_facts,
+    lines_of_accuracy,
+    measure_flops,
+    read_observations,
+)
 
 from fmnas.trainers.problem import Problem
 from fmnas.trainers.recorded_table import read_table
@@ -34,26 +42,24 @@ FILES = tuple(RECORDED / f"{name}.npz" for name in ("uniform_800_images_3_epochs
 WIDTH, RIDGE = 0.001, 0.01
 
 
-@dataclass(frozen=True, eq=False)
 class KernelRidge:
-    """The regression of y [n] on features X [n, F], fitted at construction."""
+    """The regression of y [n] on features X [n, F]."""
 
-    X: NDArray[np.float32]
-    y: Floats
-
-    def __post_init__(self) -> None:
-        logs = _logs(self.X, scale := np.median(np.abs(self.X), axis=0) + 1e-9)
-        center, deviation = logs.mean(axis=0), logs.std(axis=0) + 1e-12
-        Z, mean = (logs - center) / deviation, self.y.mean()
-        gram = np.stack([np.exp(-WIDTH * np.abs(Z - z).sum(axis=1)) for z in Z])
-        weights = np.linalg.solve(gram + RIDGE * np.eye(len(Z)), self.y - mean)
-        object.__setattr__(self, "_fitted", (scale, center, deviation, Z, weights, mean))
+    def __init__(self, X: NDArray[np.float32], y: Floats) -> None:
+        self._scale = np.median(np.abs(X), axis=0) + 1e-9
+        logs = _logs(X, self._scale)
+        self._center, self._deviation = logs.mean(axis=0), logs.std(axis=0) + 1e-12
+        self._Z, self._mean = (logs - self._center) / self._deviation, y.mean()
+        gram = np.stack([self._kernel(z) for z in self._Z])
+        self._weights = np.linalg.solve(gram + RIDGE * np.eye(len(y)), y - self._mean)
 
     def predict(self, x: NDArray[np.float32]) -> float:
         """Return the prediction for features [F]."""
-        scale, center, deviation, Z, weights, mean = self.__dict__["_fitted"]
-        z = (_logs(x, scale) - center) / deviation
-        return float(mean + np.exp(-WIDTH * np.abs(Z - z).sum(axis=1)) @ weights)
+        z = (_logs(x, self._scale) - self._center) / self._deviation
+        return float(self._mean + self._kernel(z) @ self._weights)
+
+    def _kernel(self, z: Floats) -> Floats:
+        return np.asarray(np.exp(-WIDTH * np.abs(self._Z - z).sum(axis=1)))
 
 
 def _logs(X: NDArray[np.float32], scale: Floats) -> Floats:
@@ -92,9 +98,8 @@ JOINT_KERNEL: Problem = replace(
 
 def main() -> None:
     """Print how well it predicts, as `surrogate.py validate` does for the trees."""
-    trees_surrogate.fit_models = fit_kernels
     recorded, facts = read_recorded()
-    print("\n".join(trees_surrogate.lines_of_accuracy(recorded, facts.flops_weight)))
+    print("\n".join(lines_of_accuracy(replace(recorded, fit_rows=fit_kernels), facts.flops_weight)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ in the interval that the predicted deviation gives, around the mean of the other
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,11 +196,12 @@ def describe_facts(headers: Sequence[TableHeader], features: Features, observati
 
 @dataclass(frozen=True)
 class Recorded:
-    """Observations as arrays. X: [n, F]."""
+    """Observations as arrays. X: [n, F]. fit_rows: fits the models to some of them."""
 
     observations: Sequence[Observation]
     X: NDArray[np.float32]
     targets: dict[str, Floats]
+    fit_rows: Callable[[NDArray[np.float32], dict[str, Floats]], dict[str, Any]] = fit_models
 
     @property
     def groups(self) -> NDArray[np.int64]:
@@ -213,7 +214,7 @@ class Recorded:
 
     def fit(self, rows: NDArray[np.bool_]) -> dict[str, Trees]:
         """Fit models to these rows."""
-        return fit_models(self.X[rows], {name: target[rows] for name, target in self.targets.items()})
+        return self.fit_rows(self.X[rows], {name: target[rows] for name, target in self.targets.items()})
 
     def predict(self, models: dict[str, Trees], rows: NDArray[np.bool_]) -> dict[str, Floats]:
         """Predict these rows."""

@@ -62,6 +62,12 @@ class SearchPlan:
     option: str = ""
     budget: str = "evaluations"
 
+    def warn_of_random_search(self, name: str, size: int | None, advice: str) -> str:
+        """Return a warning if an option, the number of random trials at first, uses up the budget; else nothing."""
+        if size is None or size < self.evaluations:
+            return ""
+        return f"{name} {size} >= {self.evaluations} evaluations: this is random search; try {advice}"
+
 
 class Optimizer(ABC):
     """Base class of optimizers: numbers the trials, keeps pending trials and history, asks the initial design first.

@@ -39,20 +39,20 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_325,
-    "optimizers": 3_675,
+    "optimizers": 3_681,
     "trainers": 5_430,
-    "baselines": 4_784,
+    "baselines": 4_778,
     "integrations": 982,
     "testing": 440,
     "comparison": 4_414,
-    "platform": 10_917,
-    "platform/config": 1_282,
+    "platform": 10_916,
+    "platform/config": 1_283,
     "platform/display": 893,
     "platform/experiment": 2_460,
     "platform/mlflow": 1_044,
     "platform/report": 587,
     "platform/runner": 911,
-    "platform/workers": 1_411,
+    "platform/workers": 1_412,
     "api": 393,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

@@ -55,7 +55,8 @@ def _check_optimizers(config: Config, _: ProblemEntry) -> Iterator[str]:
             yield f"{unknown} A user-defined optimizer is FILE.py:CLASS or MODULE:CLASS."
         elif entry.use is not None or entry.options:
             try:
-                entry.implementation.validate_options(entry.options)
+                options = entry.implementation.validate_options(entry.options)
+                entry.implementation.caveat(options)  # a class that fails at it is refused before anything is written
             except ValidationError as error:
                 schema, place = entry.implementation.options, ("optimizers", i)
                 yield from format_errors(error, schema, entry.options, place, also=("concurrency", "warm_start"))
@@ -185,7 +186,7 @@ def _check_gpus(config: Config, _: ProblemEntry) -> Iterator[str]:
             )
 
 
-def check_local_cpus(config: Config, _: ProblemEntry) -> Iterator[str]:
+def _check_cpus(config: Config, _: ProblemEntry) -> Iterator[str]:
     """Check that the workers fit on this machine's CPUs: a local Ray offers these, or fewer in a container."""
     workers, cpus = config.workers, os.cpu_count() or 1
     fit, least = int(cpus / workers.cpus + 1e-9), 1 if workers.count == AUTO else int(workers.count)
@@ -197,13 +198,14 @@ def check_local_cpus(config: Config, _: ProblemEntry) -> Iterator[str]:
         )
 
 
-MACHINE_CHECKS: Checks = {
+DRIVER_CHECKS: Checks = {
     _check_data: frozenset({"problem", "data"}),
     _check_tracking: frozenset({"tracking"}),
     _check_gpus: frozenset({"problem", "optimizers", "workers"}),
-    check_local_cpus: frozenset({"problem", "optimizers", "workers"}),
 }
-"""Checks that this machine has what a run needs -> the top keys that each reads. They take a resolved configuration."""
+"""Checks that this machine has what a driver needs. These and the next take a resolved configuration."""
+LOCAL_CHECKS: Checks = {**DRIVER_CHECKS, _check_cpus: frozenset({"problem", "optimizers", "workers"})}
+"""Checks that it has what driver and workers need."""
 
 
 def _find_fixed_fidelity(config: Config, problem: Problem) -> Iterator[str]:

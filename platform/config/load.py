@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fmnas.platform.config.checks import CHECKS, MACHINE_CHECKS, Checks, check_local_cpus, find_ineffective_keys
+from fmnas.platform.config.checks import CHECKS, DRIVER_CHECKS, LOCAL_CHECKS, Checks, find_ineffective_keys
 from fmnas.platform.config.errors import EDIT_HINT, format_errors, format_problems, format_unknown
 from fmnas.platform.config.schema import AUTHORS, AUTO, IN_PROCESS, RAY, SIMULATED, Config, expand_entry
 from fmnas.platform.config.source import apply_overrides, parse_yaml, read_source
@@ -53,8 +53,7 @@ def load_config(
     workers = data.get("workers", {})
     if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
         data["workers"] = {**workers, "kind": RAY}
-    machine = {check: read for check, read in MACHINE_CHECKS.items() if address is None or check != check_local_cpus}
-    config = check_config(data, str(path), machine=machine)
+    config = check_config(data, str(path), machine=LOCAL_CHECKS if address is None else DRIVER_CHECKS)
     entry = find_problem(config.problem)
     assert entry is not None, "it was checked"
     for line in find_ineffective_keys(config, entry):

@@ -88,10 +88,9 @@ def design_warnings(config: Config, present: Collection[str] = ()) -> list[str]:
     for i, entry in enumerate(config.optimizers):
         option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
         plan = SearchPlan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
-        entry.implementation.caveat(entry.settings)  # one that fails is refused before anything is written
         text = entry.implementation.config_warning(entry.settings, plan)
-        is_advice_in_vain = entry.label in present and option in text
-        warnings += [f"{entry.label}: {text}"] if text and not is_advice_in_vain else []
+        is_fixed = entry.label in present and option in text
+        warnings += [f"{entry.label}: {text}"] if text and not is_fixed else []
     return warnings
 
 

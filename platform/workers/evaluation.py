@@ -51,7 +51,7 @@ def evaluate_trial(
     try:
         with _restore_settings(), measuring as metrics:
             evaluation = _call_trainer(trainer, trial, report, check, interrupt)
-        return replace(evaluation, system_metrics=metrics)
+        return replace(evaluation, system_metrics=metrics) if monitor else evaluation
     except PastDeadline:
         return timed_out(seconds)
     except NotRecordedError as error:

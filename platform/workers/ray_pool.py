@@ -75,8 +75,8 @@ class RayPool:
         self._progress, self._versions = ProgressReader(ray), versions()
         self._actor_class, self._namespace = ray.remote(Worker), ray.get_runtime_context().namespace
         # In the object store, so that all actors of a node share one copy.
-        measured = workers.hardware.device if workers.system_metrics else ""
-        self._arguments = (build, ray.put(data) if data is not None else None, self._progress.actor, measured)
+        monitored = workers.hardware.device if workers.system_metrics else ""
+        self._arguments = (build, ray.put(data) if data is not None else None, self._progress.actor, monitored)
         self._starting: dict[Any, _Actor] = {}  # future of `ready` -> actor
         self._idle: list[_Actor] = []
         self._busy: dict[Any, _RunningJob] = {}  # future of `evaluate` -> job

@@ -45,14 +45,15 @@ def build_trainer(
 class Worker:
     """The actor: a trainer, built once from data that all workers of a node share.
 
-    progress_actor: where it reports the epochs of its trials. measured: its device, if system metrics are wanted.
+    progress_actor: where it reports the epochs of its trials. monitored_device: whose use is
+    measured, as torch names it; empty: none.
     """
 
-    def __init__(self, build: BuildTrainer, data: Data | None, progress_actor: Any, measured: str = "") -> None:
+    def __init__(self, build: BuildTrainer, data: Data | None, progress_actor: Any, monitored_device: str = "") -> None:
         tune_malloc()
         self._place, self._progress_actor = f"{socket.gethostname()}:{os.getpid()}", progress_actor
         try:
-            self._monitor = SystemMonitor(measured) if measured else None
+            self._monitor = SystemMonitor(monitored_device) if monitored_device else None
             self._trainer = build(data)
         except LET_THROUGH:
             raise

@@ -33,7 +33,7 @@ class SystemMonitor:
 
     @contextmanager
     def measure(self) -> Iterator[dict[str, float]]:
-        """Yield the metrics of what happens in the context. They are in it at the end; none if the machine has none.
+        """Yield the metrics of what happens in the context. They are in it at the end; none if measuring failed.
 
         cpu_utilization_percentage: of all processors of the node; process_cpu_utilization_percentage: of this process,
         100 being one core; gpu_0_utilization_percentage: of the GPU. Each is the mean over the time in the context.
@@ -57,8 +57,8 @@ class SystemMonitor:
 
     def _sample_until(self, over: Event) -> dict[str, float]:
         process, samples = self._psutil.Process(), []
-        for begin in (self._psutil.cpu_percent, process.cpu_percent):
-            begin()  # the next call returns the mean since this one
+        self._psutil.cpu_percent()  # the next call returns the mean since this one
+        process.cpu_percent()
         while not over.wait(INTERVAL):
             samples.append(self._read(process))
         samples.append(self._read(process))
