@@ -26,14 +26,12 @@ NAMES = {
 
 
 class Trainer:
-    """Computes, or holds memory, for some seconds."""
+    """Computes for some seconds."""
 
-    def __init__(self, seconds: float, megabytes: int = 0, error: Exception | None = None) -> None:
-        self._seconds, self._megabytes, self._error = seconds, megabytes, error
+    def __init__(self, seconds: float, error: Exception | None = None) -> None:
+        self._seconds, self._error = seconds, error
 
     def evaluate(self, trial: Trial) -> Evaluation:
-        held = bytearray(self._megabytes * 2**20)
-        held[:: 2**12] = b"x" * len(held[:: 2**12])  # touched, so that the memory is there
         until = time.process_time() + self._seconds
         while time.process_time() < until:
             pass
@@ -56,9 +54,12 @@ def test_a_trial_that_computes_uses_its_processor() -> None:
 
 
 def test_memory_is_the_largest_that_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = iter([3e6, 9e6, *[5e6] * 1000])
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(used=next(used)))
     monkeypatch.setattr(system_metrics, "INTERVAL", 0.01)
-    little = measure(Trainer(0.1))["process_memory_usage_megabytes"]
-    assert measure(Trainer(0.1, megabytes=200))["process_memory_usage_megabytes"] > little + 100
+    metrics = measure(Trainer(0.1))
+    assert metrics["system_memory_usage_megabytes"] == 9.0
+    assert metrics["process_memory_usage_megabytes"] > 10
 
 
 def test_without_a_monitor_nothing_is_measured() -> None:
