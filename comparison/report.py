@@ -2,6 +2,7 @@
 
 | file | one row per |
 |---|---|
+| results.csv | optimizer: the final table; repeat_0.. are the values of its repeats |
 | curves.csv | trial: what its run had spent by then on every axis, its objective, the incumbent, the hypervolume |
 | mean_curves.csv | optimizer and point of an axis: mean, standard error and 95% bootstrap interval |
 | mean_ranks.csv | optimizer and number of evaluations: mean rank over repeats, with its 95% interval |
@@ -13,7 +14,7 @@
 Missing values are empty. The same results give the same bytes. Sanity checks and retrainings are in summary.json.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from fmnas.comparison.figures import draw_figures
 from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.files import save_figure, write_bytes
 from fmnas.comparison.page.page import render_page
-from fmnas.comparison.summary import ReportContext, Summary, summarise
+from fmnas.comparison.summary import FinalRow, ReportContext, Summary, summarise
 
 GRID = 101
 """Rows per optimizer and axis in mean_curves.csv, from 0 to the most that a run spent."""
@@ -90,7 +91,12 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
         for row in target.rows
     ]
     pairs = ("first", "second", "repeats", "p", "p_corrected", "verdict")
+    final = [
+        {"optimizer": name, **_with_repeats(row, {"best_configuration", "best_curve"})}
+        for name, row in summary.optimizers.items()
+    ]
     return {
+        "results": _table(final, ("optimizer", "repeats", "mean", "standard_error")),
         "curves": curves.loc[curves["trial"] != NO_TRIAL, [*CURVES, *curves.columns.intersection([HYPERVOLUME])]],
         "mean_curves": mean_curves(curves),
         "mean_ranks": ranks_over_repeats(curves, list(summary.optimizers), summary.evaluations),
@@ -111,9 +117,9 @@ def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _with_repeats(row: CheckpointRow | Reached) -> dict[str, Any]:
-    """A row with its repeats' values as columns."""
-    columns = {name: value for name, value in vars(row).items() if name != "values"}
+def _with_repeats(row: CheckpointRow | Reached | FinalRow, without: Set[str] = frozenset()) -> dict[str, Any]:
+    """A row with its repeats' values as columns. without: fields to leave out."""
+    columns = {name: value for name, value in vars(row).items() if name not in {"values", *without}}
     return columns | {f"repeat_{repeat}": value for repeat, value in row.values.items()}
 
 

@@ -5,6 +5,7 @@ Missing numbers are NaN here and null in the file.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
+from math import nan
 from typing import Any
 
 import pandas as pd
@@ -83,10 +84,12 @@ class ReportContext:
 class FinalRow(FinalNumbers):
     """One optimizer's row of the `final_table`, with its best configuration.
 
+    regret: mean minus the known minimum of the objective; NaN if it is not known.
     best_configuration: None without a full result. best_curve: its error after each epoch; empty if unknown.
     has_model, method_share: as in `SanityChecks`.
     """
 
+    regret: float
     best_configuration: Mapping[str, Any] | None
     best_curve: tuple[float, ...]
     has_model: bool
@@ -203,6 +206,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
 _FINAL_CELLS: Mapping[str, Callable[[FinalRow], str]] = {
     "mean objective": lambda row: format_number(row.mean),
     "standard error": lambda row: format_number(row.standard_error, digits=2),
+    "mean regret": lambda row: format_number(nan if row.regret == row.mean else row.regret),  # of a minimum of 0
     "repeats": lambda row: str(row.repeats),
     "best": lambda row: format_number(row.best),
     "its error": lambda row: format_number(row.best_error),
@@ -234,6 +238,7 @@ def _final_row(row: FinalNumbers, checks: SanityChecks, trials: pd.DataFrame, co
         curve = tuple(context.learning.get((row.best_run, row.best_trial), ()))
     return FinalRow(
         **vars(row),
+        regret=row.mean - (nan if context.minimum is None else context.minimum),
         best_configuration=configuration,
         best_curve=curve,
         has_model=checks.has_model,

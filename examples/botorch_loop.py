@@ -31,7 +31,7 @@ if __name__ == "__main__":
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         acquisition = LogExpectedImprovement(model, best_f=Y.max())
         x, _ = optimize_acqf_mixed_alternating(
-            acquisition, q=1, num_restarts=2, raw_samples=64, **search_arguments(SPACE)
+            acquisition, q=1, num_restarts=4, raw_samples=128, **search_arguments(SPACE)
         )
         tried.append(SPACE.decode(x[0].numpy()))
     best = max(tried, key=reward)

@@ -94,7 +94,7 @@ from fmnas.platform.experiment.lock import update_driver
 from fmnas.platform.experiment.run_directory import RunDirectory
 
 log = open("log", "a", buffering=1)
-print(sys.argv[1], file=log)
+print(sys.argv[1], *(text for text in sys.argv if text.startswith("workers.gpus")), file=log)
 if sys.argv[1] == "resume":
     sys.exit(3)
 Path("run").mkdir()
@@ -108,7 +108,10 @@ sys.exit(130)
 
 
 @pytest.mark.slow
-def test_a_job_of_slurm_stops_the_driver_before_it_is_requeued_and_ends_with_its_exit_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("on_node", "gpus"), [({}, 0), ({"GPUS_ON_NODE": "4"}, 1)])
+def test_a_job_of_slurm_stops_the_driver_before_it_is_requeued_and_ends_with_its_exit_code(
+    on_node: dict[str, str], gpus: int, tmp_path: Path
+) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, text in {"srun": SRUN, "ray": RAY, "scontrol": SCONTROL, "fmnas": FMNAS}.items():
@@ -116,7 +119,7 @@ def test_a_job_of_slurm_stops_the_driver_before_it_is_requeued_and_ends_with_its
         (folder / name).chmod(0o755)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "activate").touch()
-    slurm = {"JOB_ID": "7", "JOB_NUM_NODES": "1", "CPUS_PER_TASK": "1"}
+    slurm = {"JOB_ID": "7", "JOB_NUM_NODES": "1", "CPUS_PER_TASK": "1", **on_node}
     environment = {
         **os.environ,
         **{f"SLURM_{name}": value for name, value in slurm.items()},
@@ -130,7 +133,10 @@ def test_a_job_of_slurm_stops_the_driver_before_it_is_requeued_and_ends_with_its
             time.sleep(0.05)
         job.send_signal(signal.SIGUSR1)
         job.wait()
-    assert (tmp_path / "log").read_text().split("\n") == ["run", "stopped", "scontrol requeue 7", ""]
+    assert (tmp_path / "log").read_text().split("\n") == [
+        f"run workers.gpus={gpus}",
+        *("stopped", "scontrol requeue 7", ""),
+    ]
     assert subprocess.run(command, cwd=tmp_path, env=environment, check=False).returncode == 3
     assert (tmp_path / "log").read_text().endswith("resume\n")
 

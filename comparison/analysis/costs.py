@@ -113,6 +113,13 @@ def spent_epochs(run: pd.DataFrame) -> "pd.Series[Any]":
     return charged_epochs(run).cumsum().round(9)  # as the driver counts them: three thirds are one
 
 
+def within_budget(trials: pd.DataFrame, budget: Budget) -> "pd.Series[Any]":
+    """Whether the budget of a trial's run pays for it, if the budget is spent in the order in which trials end."""
+    ordered = trials.sort_values(["run", "finished_at", "trial", "attempt"])
+    spent = charged_epochs(ordered).groupby(ordered["run"]).cumsum().round(9)
+    return (spent <= budget.epochs).reindex(trials.index)
+
+
 def worker_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
     """The seconds that each trial cost its worker; 0 if it is not charged.
 

@@ -100,7 +100,7 @@ class Content:
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """A file with all panels, one with that of evaluations; on the page each by itself, evaluations with the result."""
+    """A file with all panels, and one with each; on the page each without a legend, evaluations with the result."""
     summary = results.summary
     content = compute_content(results.curves, summary.minimum)
     quantity = REGRET if _is_above(results.curves, summary.minimum) else BEST
@@ -108,9 +108,9 @@ def drawings(results: Results) -> Iterator[Drawing]:
     has_short = summary.budget.epochs_per_evaluation > 1
     figure = draw_panels(content, summary.budget, f"{summary.name}: {summary.problem}")
     yield Drawing("anytime", figure, is_on_page=False)
-    alone = draw_panel(content, summary.budget, "evaluations", has_legend=True)
-    yield Drawing("anytime_evaluations", alone, is_on_page=False)
     for axis in content.lines:
+        alone = draw_panel(content, summary.budget, axis, has_legend=True)
+        yield Drawing(f"anytime_{axis}", alone, is_on_page=False)
         is_lead = axis == "evaluations"
         caption = f"{lead}{CAPTIONS[axis]}{SHORT * has_short}" if is_lead else CAPTIONS[axis]
         panel = draw_panel(content, summary.budget, axis)

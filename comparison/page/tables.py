@@ -64,8 +64,9 @@ def build_table(
 
 
 def results_table(summary: Summary) -> Table:
-    """The final table; the column of errors only with values, that of epochs only if they are not the evaluations."""
-    table = Table(FINAL_HEADER, tuple(final_rows(summary))).without_empty_columns({*FINAL_HEADER} - {"its error"})
+    """The final table; errors and regrets only with values, epochs only if they are not the evaluations."""
+    optional = {"its error", "mean regret"}
+    table = Table(FINAL_HEADER, tuple(final_rows(summary))).without_empty_columns({*FINAL_HEADER} - optional)
     return table.without_column("epochs") if summary.budget.epochs_per_evaluation == 1 else table
 
 

@@ -13,7 +13,8 @@
 # sbatch docs/cluster/slurm.sh CONFIG RUN_DIRECTORY
 # Three minutes before its time is over the job stops the driver and requeues itself. Requeued, also by Slurm after a
 # node has failed, or submitted again with the same run directory, it continues. The directory is on a file system that
-# outlives the job and has flock; .venv, with fmnas, on one that every node sees.
+# outlives the job and has flock; .venv, with fmnas, on one that every node sees. Without --gpus-per-node workers train
+# on CPUs.
 # --exclusive, because `ray symmetric-run` ends by stopping all of this user's Ray processes on its nodes.
 set -euo pipefail
 config=$1
@@ -35,7 +36,8 @@ address=$ip:$((20000 + SLURM_JOB_ID % 10000))
 if [ -e "$directory/journal.jsonl" ]; then
     command=(fmnas resume "$directory" --address "$address")
 else
-    command=(fmnas run "$config" --address "$address" --out "$directory" -o workers.cpus=4 -o workers.gpus=1)
+    command=(fmnas run "$config" --address "$address" --out "$directory" -o workers.cpus=4
+        -o workers.gpus=$((${SLURM_GPUS_ON_NODE:-0} > 0)))
 fi
 
 requeue() {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fmnas.comparison.summary import Summary
     from fmnas.platform.mlflow.sync import TrackingReport
 
-LESS_IMPORTANT = ("epochs", "evaluations", "its error", "repeats", "best")
+LESS_IMPORTANT = ("epochs", "evaluations", "its error", "repeats", "best", "mean regret")
 """Columns of the final table, in the order in which a narrow terminal loses them."""
 
 

@@ -2,6 +2,7 @@
 
 Directories with the same experiment seed hold the same repeats, with the same initial designs, so their optimizers are
 paired repeat by repeat. Directories with different seeds hold different repeats, which get different numbers.
+If their budgets differ, all are compared at the smallest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +12,16 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from fmnas.comparison.analysis.costs import within_budget
 from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.comparison.analysis.retrained import seed_columns
-from fmnas.comparison.analysis.trials import LAST_COLUMN, SOURCE, PlannedRun
+from fmnas.comparison.analysis.trials import LAST_COLUMN, SOURCE, PlannedRun, typed_trials
 from fmnas.comparison.problems_report import ProblemsSummary
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
-from fmnas.platform.experiment.configuration import EXTENDABLE_KEYS, optimizer_settings
+from fmnas.platform.experiment.configuration import optimizer_settings
 from fmnas.platform.experiment.provenance import data_hash, different_file_notes
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
 from fmnas.platform.experiment.state import ExperimentState, read_state
@@ -84,7 +86,8 @@ def _merge(sources: Sequence[ReportSource]) -> ReportInput:
     _check_comparable(sources)
     _check_independent(sources)
     numbers = _number_repeats(sources)
-    inputs = [_renumber(source, numbers) for source in sources]
+    smallest = min(source.config.budget.evaluations for source in sources)
+    inputs = [_limit_budget(source, _renumber(source, numbers), smallest) for source in sources]
     tables = [report.trials for report in inputs if not report.trials.empty]
     trials = pd.concat(tables, ignore_index=True) if tables else inputs[0].trials
     return ReportInput(trials, _merge_contexts(sources, [report.context for report in inputs]))
@@ -119,11 +122,10 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
     for other in rest:
         lines = list(format_differences(_settings(first), _settings(other)))
         if lines:
-            can_grow = all(line.partition(" = ")[0] in EXTENDABLE_KEYS for line in lines)
             raise RunDirectoryError(
                 f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
                 + "".join(f"  {line}\n" for line in lines)
-                + f"Report them one by one{'; `fmnas extend DIR` makes budgets equal' * can_grow}."
+                + "Report them one by one."
             )
 
 
@@ -132,7 +134,8 @@ def _settings(source: ReportSource) -> dict[str, Any]:
     config, plain = source.config, source.config.model_dump(mode="json")
     return {
         **objective_settings(config, source.state.experiment.problem.space, data_hash(source.directory)),
-        **{key: plain[key] for key in ("budget", "initial_design", "on_failure", "racing")},
+        **{key: plain[key] for key in ("initial_design", "on_failure", "racing")},
+        "budget": {key: limit for key, limit in plain["budget"].items() if key != "evaluations"},
         "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
         "time": "simulated" if config.workers.is_simulated else "real",
         **{f"optimizer {optimizer.label}": optimizer_settings(optimizer) for optimizer in config.optimizers},
@@ -200,6 +203,29 @@ def _renumber(source: ReportSource, numbers: Mapping[Repeat, int]) -> ReportInpu
         learning={(names[run], trial): curve for (run, trial), curve in context.learning.items()},
     )
     return ReportInput(trials, context)
+
+
+def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -> ReportInput:
+    """Return the input with this budget, without the trials beyond it."""
+    context, root, had = report.context, source.directory.root, source.config.budget.evaluations
+    if had == evaluations:
+        return report
+    for label, known in source.state.experiment.warm_starts.items():
+        if max(map(len, known.trials)) >= evaluations:
+            raise RunDirectoryError(
+                f"{label} in {root} has a warm start as long as the smallest budget, {evaluations} evaluations, and "
+                f"no trial of its own within it. Extend the others: `fmnas extend DIR -o budget.evaluations={had}`"
+            )
+    budget = replace(context.budget, evaluations=evaluations)
+    kept = within_budget(typed_trials(report.trials, str(root)), budget)
+    told = (entry.label for entry in source.config.optimizers if entry.implementation.takes_budget)
+    remarks = [
+        *context.remarks,
+        Remark(f"{root} had a budget of {had} evaluations: what came after {evaluations} is left out."),
+        *(Remark(f"{label} was told a budget of {had} evaluations.", label) for label in told),
+    ]
+    context = replace(context, budget=budget, remarks=remarks, pending=(), retrained=None)
+    return ReportInput(report.trials.reset_index(drop=True)[kept], context)
 
 
 def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportContext]) -> ReportContext:

@@ -29,7 +29,7 @@ TABLES = "tables.tex"
 """The results as LaTeX tables, in the folder of the report."""
 PAGE_FILES = (
     *("../trials.csv", "../summary.json"),
-    *("curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf", TABLES),
+    *("results.csv", "curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf", TABLES),
 )
 """Files that the page links to, relative to it."""
 OPTIONAL_STOPPING_NOTE = (

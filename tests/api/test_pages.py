@@ -1,4 +1,7 @@
-"""What docs/python.md, docs/notebook.ipynb and examples/minimize.py show happens; the notebook keeps its outputs."""
+"""What docs/python.md, docs/paper.md, docs/notebook.ipynb and examples/minimize.py show happens.
+
+The notebook keeps its outputs.
+"""
 
 import ast
 import inspect
@@ -11,6 +14,8 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from fmnas.api import minimize
 from fmnas.platform.cli import main
@@ -39,12 +44,31 @@ def read_output(cell: dict[str, Any]) -> dict[str, str]:
     return {kind: "".join(text) for kind, text in outputs[0]["data"].items()} if outputs else {}
 
 
+def run_quickly(config: str) -> None:
+    """Runs two optimizers into runs/CONFIG."""
+    quick = ("workers.kind=in-process", "tracking.enabled=false", "optimizers=[bo-fm, random]")
+    quick += ("repeats=1", "initial_design=3", "budget.evaluations=5")
+    words = (word for override in quick for word in ("-o", override))
+    assert main(["run", config, *words, "--progress", "quiet"]) == 0
+
+
+def test_a_figure_gets_names_and_colours_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_quickly("func3c")
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "paper.md").read_text(), flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    shown = {text.get_text() for text in names["figure"].findobj(Text)}
+    assert {"BO-FM (ours)", "random"} <= shown
+    assert "bo-fm" not in shown
+    colours = [line.get_color() for line in names["figure"].findobj(Line2D)]
+    assert colours.count("black") == 2, "of the line and in the legend"
+    assert Path("figure.pdf").is_file()
+
+
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    quick = ("workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=5", "optimizers=[bo-fm, random]")
-    assert (
-        main(["run", "smoke", *(word for override in quick for word in ("-o", override)), "--progress", "quiet"]) == 0
-    )
+    run_quickly("smoke")
     names: dict[str, Any] = {"__name__": "page"}
     for block in BLOCKS:
         exec(block, names)

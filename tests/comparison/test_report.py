@@ -16,7 +16,7 @@ from fmnas.search_spaces import joint_space
 pytestmark = pytest.mark.slow
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
-TABLES = ("curves", "mean_curves", "mean_ranks", "checkpoints", "tests", "targets", "ledger")
+TABLES = ("results", "curves", "mean_curves", "mean_ranks", "checkpoints", "tests", "targets", "ledger")
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -88,8 +88,8 @@ def test_a_comparison(make_table, tmp_path):
     assert plain["incidents"] == [{"optimizer": "re", "what": "failed", "text": "oom", "trials": 1}]
     for part in (summary.headline, summary.caution, "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
-    assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
-    names = ("anytime", "anytime_evaluations")
+    assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "–", "1", "1.000", "–", "3.0", "75", "33%")
+    names = ("anytime", *(f"anytime_{axis}" for axis in ("evaluations", "train_seconds", "seconds", "wall_seconds")))
     figures = {f"{name}.{kind}" for name in names for kind in ("png", "svg", "pdf")}
     assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *(f"{name}.csv" for name in TABLES)}
 
@@ -158,6 +158,10 @@ def test_the_tables_hold_what_the_summary_holds(make_table, tmp_path):
     assert len(mean) == 5 * 2 * GRID
     last = mean[(mean["axis"] == "evaluations") & (mean["optimizer"] == "a")].iloc[-1]
     assert (last["at"], last["mean"], last["low"], last["high"]) == (3.0, 1.5, 1.0, 2.0)
+    final = tables["results"].to_dict("records")
+    assert [(row["optimizer"], row["mean"], row["repeat_0"], row["repeat_1"]) for row in final] == [
+        (name, row.mean, row.values[0], row.values[1]) for name, row in summary.optimizers.items()
+    ]
     points = tables["checkpoints"]
     assert list(points["share"].unique()) == [0.25, 0.5, 1.0]
     ends = points[points["share"] == 1].to_dict("records")
@@ -184,3 +188,11 @@ def test_the_same_results_give_the_same_bytes(make_table, tmp_path):
         tables_of(trials, tmp_path / folder)
     for path in (tmp_path / "first").iterdir():
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(("minimum", "regret"), [(-0.5, 1.5), (0.0, 1.0), (None, None)])
+def test_the_mean_regret_is_shown_if_it_is_known_and_not_the_mean(make_run, tmp_path, minimum, regret):
+    context = ReportContext("n", "p", BUDGET, {}, "", minimum=minimum)
+    summary = write_report(make_run("a", 0, [3.0, 1.0, 2.0]), context, tmp_path)
+    assert summary.to_json()["optimizers"]["a"]["regret"] == regret
+    assert ("mean regret" in (tmp_path / "index.html").read_text()) == bool(minimum)

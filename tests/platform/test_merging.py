@@ -15,6 +15,7 @@ import pytest
 from support import write_journal
 
 from fmnas.comparison import Budget, ReportContext
+from fmnas.comparison.analysis.trials import read_trials
 from fmnas.comparison.report import compute_results
 from fmnas.comparison.summary import Summary
 from fmnas.platform.cli import main
@@ -170,13 +171,25 @@ def test_problems_without_two_common_optimizers_are_refused(
     assert "optimizers" in capsys.readouterr().err
 
 
-def test_different_budgets_can_be_made_equal(one: Path, run: Run, tmp_path: Path) -> None:
+def test_different_budgets_are_compared_at_the_smallest(one: Path, run: Run, tmp_path: Path) -> None:
     fewer = Path(shutil.copytree(one, tmp_path / "fewer"))
-    more = run("optimizers=[random]", "seed=7", "budget.evaluations=7")
-    message = merge_refused(fewer, more)
-    assert all(word in message for word in ("budget.evaluations", "fmnas extend"))
-    assert main(["extend", str(fewer), "-o", "budget.evaluations=7", "--progress", "quiet"]) == 0
-    assert load_report_input([fewer, more]).trials["repeat"].nunique() == 4
+    more = run("optimizers=[random, cocabo]", "seed=7", "budget.evaluations=9")
+    results = load_report_input([fewer, more])
+    assert set(results.trials.groupby("run").size()) == {6}
+    assert results.context.budget.evaluations == 6
+    whole = read_trials(more / "trials.csv")
+    first = whole[whole["run"] == "random/repeat-0"].sort_values("finished_at").head(6)
+    limited = results.trials[results.trials["run"] == "random/repeat-2"]
+    assert sorted(limited["objective"]) == sorted(first["objective"])
+    assert any(str(more) in remark.text for remark in results.context.remarks)
+    assert [remark.optimizer for remark in results.context.remarks if "9" in remark.text][1:] == ["cocabo"]
+    assert main(["extend", str(fewer), "-o", "budget.evaluations=9", "--progress", "quiet"]) == 0
+    assert set(load_report_input([fewer, more]).trials.groupby("run").size()) == {9}
+
+
+def test_a_warm_start_as_long_as_the_smallest_budget_is_refused(one: Path, run: Run) -> None:
+    warm = run(f"optimizers=[{{name: tpe, warm_start: '{one}:random'}}]", "budget.evaluations=8")
+    assert "fmnas extend DIR -o budget.evaluations=8" in merge_refused(one, warm)
 
 
 def test_retrainings_with_different_settings_are_left_out() -> None:

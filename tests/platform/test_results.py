@@ -160,7 +160,9 @@ def make_summary(labels: Sequence[str] = ("random",), error: float = 0.18) -> Su
     spent = {"epochs": 600.0, "evaluations": 24.0, "model_share": 0.5, "method_share": 0.5, "has_model": True}
     known = dict.fromkeys(("duplicates", "isomorphic_duplicates"), 0)
     best = {"best": 0.54, "best_error": error, "best_run": "r", "best_trial": 1, "best_configuration": None}
-    row = FinalRow(repeats=3, mean=0.5, standard_error=0.01, values={}, best_curve=(), **best, **spent, **known)
+    row = FinalRow(
+        repeats=3, mean=0.5, standard_error=0.01, values={}, regret=nan, best_curve=(), **best, **spent, **known
+    )
     return replace(empty, optimizers=dict.fromkeys(labels, row))
 
 
