@@ -20,7 +20,7 @@ from rich.text import Text
 from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
 from fmnas.platform.display.summary import ResultPrinter, print_problems_summary, print_summary
-from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed
+from fmnas.platform.errors import ConfigError, Ending, ExitCode, ExperimentFailed
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
@@ -86,9 +86,9 @@ def open_session(progress: str | None, address: str | None) -> Iterator[Session]
         try:
             yield session
         except KeyboardInterrupt:
-            session.exit_code = session.printer.print_interrupted()
+            session.exit_code = session.printer.print_end(Ending.INTERRUPTED)
         except ExperimentFailed as error:
-            session.exit_code = session.printer.print_failure(error)
+            session.exit_code = session.printer.print_end(Ending.FAILED, str(error))
         finally:
             session.progress.close()
 
@@ -196,10 +196,7 @@ def record(directories: Sequence[Path], out: Path) -> int:
     """
     from fmnas.platform.recording import record_results
 
-    console = make_console()
-    written = record_results(directories, out, partial(print_line, console))
-    counts = f"results = {written.results}, configurations = {written.configurations}"
-    print_line(console, f"{out}: {counts}, experiments = {written.experiments}")
+    record_results(directories, out, partial(print_line, make_console()))
     return ExitCode.DONE
 
 
@@ -368,12 +365,11 @@ def doctor(address: str | None) -> int:
 
 def _print_results(results: "Iterable[CheckResult]", failed: str) -> int:
     """Print the results of checks, a line each; return the exit code. failed: the word for one that did not pass."""
-    passed = True
+    code = ExitCode.DONE
     for result in results:
-        passed = passed and result.passed
-        word, colour = ("ok", "green") if result.passed else (failed, "red")
-        _print_check(word, colour, f"{result.name:<18} {result.detail}")
-    return ExitCode.DONE if passed else ExitCode.FAILED
+        _print_check("ok" if result.passed else failed, f"{result.name:<18} {result.detail}")
+        code = code if result.passed else ExitCode.FAILED
+    return code
 
 
 def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
@@ -381,18 +377,18 @@ def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
     from fmnas.platform.check import Verdict, load_candidate
     from fmnas.platform.check import check as check_rules
 
-    colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
     for finding in check_rules(load_candidate(optimizer, overrides), seconds):
         verdicts.append(finding.verdict)
         detail = f": {finding.detail}" if finding.detail else ""
-        _print_check(finding.verdict, colours[finding.verdict], f"{finding.rule}{detail}")
+        _print_check(finding.verdict, f"{finding.rule}{detail}")
     n_broken = verdicts.count(Verdict.BROKEN)
     print_line(make_console(), f"{optimizer}: {n_broken} of {len(verdicts)} rules broken")
     return ExitCode.FAILED if n_broken else ExitCode.DONE
 
 
-def _print_check(word: str, colour: str, text: str) -> None:
+def _print_check(word: str, text: str) -> None:
     """Print a line that begins with a coloured word, at once: the next one may take seconds."""
+    colour = {"ok": "green", "skipped": "yellow"}.get(word, "red")
     make_console().print(Text.assemble((f"{word:<7}", colour), f"  {text}"), soft_wrap=True, highlight=False)
     sys.stdout.flush()

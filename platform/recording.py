@@ -6,7 +6,7 @@ variables were `fixed`, the optimizers, budgets and seeds may differ.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,10 @@ from fmnas.trainers.recorded_table import RecordedResult, TableHeader, read_head
 SUFFIX = ".npz"
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What a file of recorded results holds."""
+def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None]) -> None:
+    """Write the results of run directories to a file, which replaces an earlier one.
 
-    results: int
-    configurations: int
-    experiments: int
-
-
-def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None]) -> Recording:
-    """Write the results of run directories to a file, which replaces an earlier one. say: receives a line for each.
+    say: receives a line for each directory, and one with the number of results.
 
     Raises RunDirectoryError for directories that cannot be read or put together, or if `out` is another file;
     ExperimentFailed if the disk does not take the file.
@@ -55,7 +48,9 @@ def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None])
         write_table(out, _header(sources), results)
     except OSError as error:
         raise ExperimentFailed(f"{out} cannot be written ({error.strerror}): choose another file with --out") from error
-    return Recording(len(results), len({identify(one.trial.configuration) for one in results}), len(sources))
+    n_configurations = len({identify(result.trial.configuration) for result in results})
+    counts = f"results = {len(results)}, configurations = {n_configurations}, experiments = {len(sources)}"
+    say(f"{out}: {counts}")
 
 
 def _check_out(out: Path) -> None:
