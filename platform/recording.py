@@ -5,7 +5,7 @@ or that a warm start took from another directory are left out. The directories m
 variables were `fixed`, the optimizers, budgets and seeds may differ.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -67,16 +67,13 @@ def _check_out(out: Path) -> None:
 def _check_sources(sources: Sequence[tuple[RunDirectory, ExperimentState]]) -> None:
     """Raise RunDirectoryError unless the directories are different experiments of the same, real objective."""
     roots: dict[str, Path] = {}
-    first: Mapping[str, Any] = {}
     for directory, state in sources:
         root, entry = directory.root, find_problem(state.config.problem)
         if entry is not None and entry.is_recorded:
             raise RunDirectoryError(f"{root} looked its results up in {entry.use}: leave it out")
         if (other := roots.setdefault(state.ledger.id, root)) is not root:
             raise RunDirectoryError(f"{other} and {root} are the same experiment: leave one out")
-        settings = _settings(directory, state)
-        first = first or settings
-        if differences := list(format_differences(first, settings)):
+        if differences := list(format_differences(_settings(*sources[0]), _settings(directory, state))):
             raise RunDirectoryError(
                 f"{sources[0][0].root} and {root} have different objectives: {'; '.join(differences)}: record them "
                 "into two files"

@@ -169,8 +169,7 @@ class Progress(Observer):
             f"{self._unit} {format_epochs(run.budget.spent)}/{run.budget.epochs}"
         )
         level = logging.INFO if result.status == FINISHED else logging.WARNING
-        facts = {"incumbent": run.incumbent, "run_epochs": run.budget.spent}
-        self._log_event(event, line, level, facts)
+        self._log_event(event, line, level, incumbent=run.incumbent, run_epochs=run.budget.spent)
 
     def _on_failure(self, event: Lost | RetrainingFailed) -> None:
         self._running.pop((event.run, event.trial_id), None)
@@ -188,11 +187,9 @@ class Progress(Observer):
         )
         self._log_event(event, line)
 
-    def _log_event(
-        self, event: Event, line: str = "", level: int = logging.INFO, facts: Mapping[str, Any] | None = None
-    ) -> None:
-        data = event_to_dict(event)
-        self._log(data.pop("event"), {**data, **(facts or {})}, line, level)
+    def _log_event(self, event: Event, line: str = "", level: int = logging.INFO, **more_facts: Any) -> None:
+        facts = event_to_dict(event) | more_facts
+        self._log(facts.pop("event"), facts, line, level)
 
     def _log(self, event: str, facts: Mapping[str, Any], line: str = "", level: int = logging.INFO) -> None:
         self._logger.log(level, "%s", line, extra={"event": event, "facts": {**facts, **self.status_fields()}})
