@@ -18,8 +18,7 @@ try:
     from fmnas.platform import commands
     from fmnas.platform.config.uri import redact
     from fmnas.platform.display.console import PLAIN, BestEffortStream, make_console, print_error
-    from fmnas.platform.display.log import JSON, PROGRESS_MODES
-    from fmnas.platform.display.summary import log_end
+    from fmnas.platform.display.log import JSON, PROGRESS_MODES, log_end
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.platform.experiment.run_directory import latest_run_directory
     from fmnas.search_spaces import FmnasError

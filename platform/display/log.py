@@ -13,6 +13,8 @@ run_directory, page, resume_command; with results, also headline, caution, optim
 
 import json
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 
@@ -54,3 +56,9 @@ def make_logger(mode: str, console: Console) -> logging.Logger:
     logger = logging.Logger("fmnas.progress")
     logger.addHandler(logging.NullHandler() if mode == QUIET else ProgressHandler(mode, console))
     return logger
+
+
+def log_end(console: Console, status: str, code: int, facts: Mapping[str, Any]) -> None:
+    """Print the last line of --progress json."""
+    fields = {"status": status, "reason": "", "exit_code": int(code), **facts}
+    make_logger(JSON, console).info("", extra={"event": "end", "facts": fields})

@@ -1,6 +1,5 @@
 """The end of `run`, `resume`, `extend` and `retrain`: the final table and the paths of the results, or a JSON line."""
 
-import logging
 import os
 import shlex
 import shutil
@@ -16,7 +15,7 @@ from rich.console import Console
 from fmnas.platform.config.uri import redact
 from fmnas.platform.display.console import FILE_WIDTH, print_error, print_line
 from fmnas.platform.display.formatting import plain_table
-from fmnas.platform.display.log import JSON, QUIET, make_logger
+from fmnas.platform.display.log import JSON, QUIET, log_end
 from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.run_directory import RunDirectory
 
@@ -98,12 +97,6 @@ class ResultPrinter:
             what = f"{tracking.missed} trial(s)" if tracking.missed else "the final results"
             sync = f"{program_name()} {directory.command('sync')}"
             print_line(self.console, f"MLflow lacks {what} ({tracking.reason}); to log them: `{sync}`")
-
-
-def log_end(console: Console, status: str, code: int, facts: Mapping[str, Any]) -> None:
-    """Print the last line of --progress json."""
-    fields = {"status": status, "reason": "", "exit_code": int(code), **facts}
-    make_logger(JSON, console).log(logging.INFO, "", extra={"event": "end", "facts": fields})
 
 
 def program_name() -> str:
