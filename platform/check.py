@@ -24,13 +24,7 @@ from fmnas.optimizers import Optimizer, OptimizerError, random_design
 from fmnas.platform.config.errors import format_errors, format_unknown
 from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import ConfigError, legible, one_line, own_line
-from fmnas.platform.registry import (
-    OPTIMIZERS,
-    OptimizerContext,
-    OptimizerEntry,
-    absolute_reference,
-    find_plugins,
-)
+from fmnas.platform.registry import OPTIMIZERS, OptimizerContext, OptimizerEntry, absolute_reference, find_plugins
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
 from fmnas.testing import OptimizerContract, Subject

@@ -18,8 +18,7 @@ try:
     from fmnas.platform import commands
     from fmnas.platform.config.uri import redact
     from fmnas.platform.display.console import PLAIN, BestEffortStream, make_console, print_error
-    from fmnas.platform.display.log import JSON, PROGRESS_MODES
-    from fmnas.platform.display.summary import log_end
+    from fmnas.platform.display.log import JSON, PROGRESS_MODES, log_end
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.platform.experiment.run_directory import latest_run_directory
     from fmnas.search_spaces import FmnasError
@@ -75,22 +74,18 @@ def _fill_in_directory(parsed: dict[str, Any]) -> dict[str, Any]:
 
 def _report_error(error: BaseException, is_json: bool) -> int:
     """Report the error of a command in one line; return the exit code. A bug in fmnas is raised again."""
-    status, code = "failed", ExitCode.FAILED
-    match error:
-        case BrokenPipeError():
-            BestEffortStream(sys.stdout).discard_output()
-            return ExitCode.DONE
-        case FmnasError():
-            message, status, code = str(error), "wrong input", ExitCode.WRONG_INPUT
-        case ExperimentFailed():
-            message = str(error)
-        case ImportError():
-            if (error.name or "").startswith("fmnas"):
-                raise error
-            message = f"{error}: install it; `fmnas doctor` lists all missing packages"
-            status, code = "wrong input", ExitCode.WRONG_INPUT
-        case _:
-            message = f"user code called sys.exit({getattr(error, 'code', None)!r})"
+    if isinstance(error, BrokenPipeError):
+        BestEffortStream(sys.stdout).discard_output()
+        return ExitCode.DONE
+    message = str(error)
+    if isinstance(error, ImportError):
+        if (error.name or "").startswith("fmnas"):
+            raise error
+        message = f"{error}: install it; `fmnas doctor` lists all missing packages"
+    elif isinstance(error, SystemExit):
+        message = f"user code called sys.exit({error.code!r})"
+    is_wrong_input = isinstance(error, FmnasError | ImportError)
+    status, code = ("wrong input", ExitCode.WRONG_INPUT) if is_wrong_input else ("failed", ExitCode.FAILED)
     reason = redact(message)
     print_error(reason)
     if is_json:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from rich.text import Text
 from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
 from fmnas.platform.display.summary import ResultPrinter, print_problems_summary, print_summary
-from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed
+from fmnas.platform.errors import ConfigError, Ending, ExitCode, ExperimentFailed
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
@@ -86,9 +85,9 @@ def open_session(progress: str | None, address: str | None) -> Iterator[Session]
         try:
             yield session
         except KeyboardInterrupt:
-            session.exit_code = session.printer.print_interrupted()
+            session.exit_code = session.printer.print_end(Ending.INTERRUPTED)
         except ExperimentFailed as error:
-            session.exit_code = session.printer.print_failure(error)
+            session.exit_code = session.printer.print_end(Ending.FAILED, str(error))
         finally:
             session.progress.close()
 
@@ -174,18 +173,17 @@ def report(directories: Sequence[Path], out: Path | None) -> int:
 
     Directories of one problem are put into one report; those of several problems are compared over these problems.
     """
-    console = make_console()
     in_place = out is None and len(directories) == 1
     for path in directories:
         run_directory(path, write=in_place)
-    print_line(console, f"reading {', '.join(map(str, directories))}")
+    _say(f"reading {', '.join(map(str, directories))}")
     from fmnas.comparison.summary import Summary
     from fmnas.platform.report.merge import write_report_of
 
-    summary, folder = write_report_of(directories, out, partial(print_line, console))
+    summary, folder = write_report_of(directories, out, _say)
     show: Callable[..., None] = print_summary if isinstance(summary, Summary) else print_problems_summary
-    show(summary, console)
-    print_line(console, f"page            {folder.page}")
+    show(summary, make_console())
+    _say(f"page            {folder.page}")
     return ExitCode.DONE
 
 
@@ -196,10 +194,7 @@ def record(directories: Sequence[Path], out: Path) -> int:
     """
     from fmnas.platform.recording import record_results
 
-    console = make_console()
-    written = record_results(directories, out, partial(print_line, console))
-    counts = f"results = {written.results}, configurations = {written.configurations}"
-    print_line(console, f"{out}: {counts}, experiments = {written.experiments}")
+    record_results(directories, out, _say)
     return ExitCode.DONE
 
 
@@ -207,10 +202,9 @@ def pack(directory: Path, out: Path | None) -> int:
     """Write what a paper's supplement needs to an archive: configuration, journal, tables, hashes."""
     from fmnas.platform.packing import write_pack
 
-    console = make_console()
     place = out or Path(f"{os.path.abspath(directory)}.zip")
-    packed = write_pack(run_directory(directory), place, partial(print_line, console))
-    print_line(console, f"{place}: files = {packed.files}, bytes = {packed.size:,}, SHA-256 = {packed.digest}")
+    packed = write_pack(run_directory(directory), place, _say)
+    _say(f"{place}: files = {packed.files}, bytes = {packed.size:,}, SHA-256 = {packed.digest}")
     return ExitCode.DONE
 
 
@@ -222,7 +216,7 @@ def verify(pack: Path, replay: bool) -> int:
     """
     from fmnas.platform.verification import verify_pack
 
-    return _print_results(verify_pack(pack, replay, partial(print_line, make_console())), "FAILS")
+    return _print_results(verify_pack(pack, replay, _say), "FAILS")
 
 
 def export(directory: Path, optuna: str | None, deepcave: Path | None) -> int:
@@ -237,7 +231,7 @@ def export(directory: Path, optuna: str | None, deepcave: Path | None) -> int:
     studies = () if optuna is None else export_studies(experiment, optuna)
     runs = () if deepcave is None else export_runs(experiment, deepcave)
     for name, trials in chain(studies, runs):
-        print_line(make_console(), f"{name}: trials = {trials}")
+        _say(f"{name}: trials = {trials}")
     return ExitCode.DONE
 
 
@@ -262,13 +256,12 @@ def replay(directory: Path) -> int:
     """
     from fmnas.platform.experiment.replay import replay_directory
 
-    console = make_console()
-    counts, mismatches = replay_directory(run_directory(directory), partial(print_line, console))
+    counts, mismatches = replay_directory(run_directory(directory), _say)
     for mismatch in mismatches:
-        print_line(console, str(mismatch))
+        _say(str(mismatch))
     for name, count in counts.items():
         n_different = sum(mismatch.run == name for mismatch in mismatches)
-        print_line(console, f"{name}: suggestions = {count}, different = {n_different}")
+        _say(f"{name}: suggestions = {count}, different = {n_different}")
     return ExitCode.FAILED if mismatches else ExitCode.DONE
 
 
@@ -276,13 +269,12 @@ def sync(directory: Path) -> int:
     """Log to MLflow what it lacks."""
     from fmnas.platform.observers import sync as sync_experiment
 
-    console = make_console()
-    result = sync_experiment(run_directory(directory, write=True), partial(print_line, console))
+    result = sync_experiment(run_directory(directory, write=True), _say)
     tracking = result.tracking
     counts = f"trials logged = {tracking.written}, up to date = {tracking.present}, failed = {tracking.missed}"
     if tracking.remark:
-        print_line(console, tracking.remark)
-    print_line(console, f"{result.store}: {counts}")
+        _say(tracking.remark)
+    _say(f"{result.store}: {counts}")
     if tracking.missed or tracking.reason:
         print_error(f"MLflow is not up to date ({tracking.reason}): try again")
         return ExitCode.FAILED
@@ -292,8 +284,7 @@ def sync(directory: Path) -> int:
 def ui(directory: Path, port: int) -> int:
     """Open MLflow's UI on the store of a run directory."""
     run_dir = run_directory(directory)
-    console = make_console()
-    print_line(console, f"starting MLflow's UI on the store of {run_dir.root}")
+    _say(f"starting MLflow's UI on the store of {run_dir.root}")
     from fmnas.platform.experiment.configuration import require_tracking
     from fmnas.platform.experiment.state import read_state
     from fmnas.platform.mlflow.credentials import tracking_uri
@@ -303,7 +294,7 @@ def ui(directory: Path, port: int) -> int:
     tracking = state.config.tracking
     require_tracking(tracking, run_dir)
     experiment = tracking.experiment or state.config.name
-    open_ui(tracking_uri(tracking, run_dir), port, experiment, state.ledger.id, partial(print_line, console))
+    open_ui(tracking_uri(tracking, run_dir), port, experiment, state.ledger.id, _say)
     return ExitCode.DONE
 
 
@@ -368,12 +359,11 @@ def doctor(address: str | None) -> int:
 
 def _print_results(results: "Iterable[CheckResult]", failed: str) -> int:
     """Print the results of checks, a line each; return the exit code. failed: the word for one that did not pass."""
-    passed = True
+    code = ExitCode.DONE
     for result in results:
-        passed = passed and result.passed
-        word, colour = ("ok", "green") if result.passed else (failed, "red")
-        _print_check(word, colour, f"{result.name:<18} {result.detail}")
-    return ExitCode.DONE if passed else ExitCode.FAILED
+        _print_check("ok" if result.passed else failed, f"{result.name:<18} {result.detail}")
+        code = code if result.passed else ExitCode.FAILED
+    return code
 
 
 def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
@@ -381,18 +371,23 @@ def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
     from fmnas.platform.check import Verdict, load_candidate
     from fmnas.platform.check import check as check_rules
 
-    colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
     for finding in check_rules(load_candidate(optimizer, overrides), seconds):
         verdicts.append(finding.verdict)
         detail = f": {finding.detail}" if finding.detail else ""
-        _print_check(finding.verdict, colours[finding.verdict], f"{finding.rule}{detail}")
+        _print_check(finding.verdict, f"{finding.rule}{detail}")
     n_broken = verdicts.count(Verdict.BROKEN)
-    print_line(make_console(), f"{optimizer}: {n_broken} of {len(verdicts)} rules broken")
+    _say(f"{optimizer}: {n_broken} of {len(verdicts)} rules broken")
     return ExitCode.FAILED if n_broken else ExitCode.DONE
 
 
-def _print_check(word: str, colour: str, text: str) -> None:
+def _print_check(word: str, text: str) -> None:
     """Print a line that begins with a coloured word, at once: the next one may take seconds."""
+    colour = {"ok": "green", "skipped": "yellow"}.get(word, "red")
     make_console().print(Text.assemble((f"{word:<7}", colour), f"  {text}"), soft_wrap=True, highlight=False)
     sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    """Print a line to standard output."""
+    print_line(make_console(), text)

@@ -11,6 +11,7 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import redact
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, call_user_code
+from fmnas.platform.experiment.configuration import require_tracking
 from fmnas.platform.experiment.events import DriverWork
 from fmnas.platform.experiment.lock import driver_lock
 from fmnas.platform.experiment.observer import Observer, PoolStatus
@@ -45,7 +46,7 @@ class ResultsWriter(Observer):
         self._summary: Summary | None = None
         self._sync: MlflowSync | None = None
         self._report = TrackingReport()
-        self._error: ExperimentFailed | None = None
+        self._error = ExperimentFailed("the report could not be written; `fmnas report` tries again")
 
     def check(self, config: Config) -> None:
         """Check the tracking settings."""
@@ -90,8 +91,8 @@ class ResultsWriter(Observer):
 
     def result(self, run: RunResult) -> ExperimentResult:
         """Return what a command prints. Raises ExperimentFailed if the report could not be written."""
-        if self._error is not None or self._summary is None:
-            raise self._error or ExperimentFailed("the report could not be written; `fmnas report` tries again")
+        if self._summary is None:
+            raise self._error
         store = redact(run.state.config.tracking.uri or self._directory.store)
         return ExperimentResult(run.status, run.reason, self._summary, self._report, store)
 
@@ -114,8 +115,6 @@ def load_plugin_observers(say: Callable[[str], None]) -> list[Observer]:
 
 def sync(directory: RunDirectory, say: Callable[[str], None]) -> ExperimentResult:
     """Log to MLflow what it misses. Raises FmnasError while a driver works."""
-    from fmnas.platform.experiment.configuration import require_tracking
-
     with driver_lock(directory, DriverWork.SYNC):
         state = read_state(directory)
         require_tracking(state.config.tracking, directory)

@@ -52,13 +52,16 @@ def write_pack(directory: RunDirectory, out: Path, say: Callable[[str], None]) -
     Raises RunDirectoryError for a directory that cannot be read, or if `out` is something other than a pack;
     ExperimentFailed if the disk does not take the archive.
     """
-    _check_out(out)
+    if out.exists() and not is_pack(out):
+        raise RunDirectoryError(f"{out} would be overwritten, and is not a pack: choose another with --out FILE")
     with readable(directory.root):
         journal = directory.journal.read_bytes()
         state = read_state(directory)
         if directory.journal.stat().st_size != len(journal):
             raise RunDirectoryError(f"{directory.root}: a driver works here: pack it when `fmnas status` shows none")
-        files = {"journal.jsonl": journal[: journal.rfind(b"\n") + 1], **_facts(directory, state)}
+        saved = [file for file in (directory.environment, directory.problem) if file.exists()]
+        files = {file.name: file.read_bytes() for file in saved}
+    files |= {"config.yaml": state.config.to_yaml().encode(), "journal.jsonl": journal[: journal.rfind(b"\n") + 1]}
     files |= {name: text.encode("utf-8", "backslashreplace") for name, text in derived_files(directory, state).items()}
     for remark in _remarks(state):
         say(remark)
@@ -76,11 +79,11 @@ def derived_files(directory: RunDirectory, state: ExperimentState) -> dict[str, 
     found = report_input(directory, state)
     results = compute_results(found.trials, found.context)
     space = json.dumps(state.experiment.problem.space.to_dict(), indent=2) + "\n"
-    every = {"trials": found.trials} | (
-        {} if found.context.retrained is None else {"retrained": found.context.retrained}
-    )
-    every |= {f"report/{name}": table for name, table in report_tables(results.summary, results.curves).items()}
-    texts = {f"{name}.csv": table.to_csv(index=False, lineterminator="\n") for name, table in every.items()}
+    tables = {f"report/{name}": table for name, table in report_tables(results.summary, results.curves).items()}
+    tables["trials"] = found.trials
+    if found.context.retrained is not None:
+        tables["retrained"] = found.context.retrained
+    texts = {f"{name}.csv": table.to_csv(index=False, lineterminator="\n") for name, table in tables.items()}
     return {SPACE: space, **texts}
 
 
@@ -98,12 +101,6 @@ def is_pack(path: Path) -> bool:
         return False
 
 
-def _facts(directory: RunDirectory, state: ExperimentState) -> dict[str, bytes]:
-    """The configuration, and what the run directory has of the environment and of user-defined problems."""
-    saved = [file for file in (directory.environment, directory.problem) if file.exists()]
-    return {"config.yaml": state.config.to_yaml().encode(), **{file.name: file.read_bytes() for file in saved}}
-
-
 def _remarks(state: ExperimentState) -> Iterator[str]:
     """Yield what the user should know before the archive is published."""
     if state.ledger.status != Ending.FINISHED:
@@ -114,12 +111,6 @@ def _remarks(state: ExperimentState) -> Iterator[str]:
             f"{result.run}, trial {result.trial.id}: the reason of its failure looks as if it held a password; see "
             f"trials.csv before you publish it (trials of this kind = {len(suspicious)})"
         )
-
-
-def _check_out(out: Path) -> None:
-    """Raise RunDirectoryError if the file is there, and no pack."""
-    if out.exists() and not is_pack(out):
-        raise RunDirectoryError(f"{out} would be overwritten, and is not a pack: choose another with --out FILE")
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

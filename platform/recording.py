@@ -5,8 +5,8 @@ or that a warm start took from another directory are left out. The directories m
 variables were `fixed`, the optimizers, budgets and seeds may differ.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,10 @@ from fmnas.trainers.recorded_table import RecordedResult, TableHeader, read_head
 SUFFIX = ".npz"
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What a file of recorded results holds."""
+def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None]) -> None:
+    """Write the results of run directories to a file, which replaces an earlier one.
 
-    results: int
-    configurations: int
-    experiments: int
-
-
-def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None]) -> Recording:
-    """Write the results of run directories to a file, which replaces an earlier one. say: receives a line for each.
+    say: receives a line for each directory, and one with the number of results.
 
     Raises RunDirectoryError for directories that cannot be read or put together, or if `out` is another file;
     ExperimentFailed if the disk does not take the file.
@@ -55,7 +48,9 @@ def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None])
         write_table(out, _header(sources), results)
     except OSError as error:
         raise ExperimentFailed(f"{out} cannot be written ({error.strerror}): choose another file with --out") from error
-    return Recording(len(results), len({identify(one.trial.configuration) for one in results}), len(sources))
+    n_configurations = len({identify(result.trial.configuration) for result in results})
+    counts = f"results = {len(results)}, configurations = {n_configurations}, experiments = {len(sources)}"
+    say(f"{out}: {counts}")
 
 
 def _check_out(out: Path) -> None:
@@ -72,16 +67,13 @@ def _check_out(out: Path) -> None:
 def _check_sources(sources: Sequence[tuple[RunDirectory, ExperimentState]]) -> None:
     """Raise RunDirectoryError unless the directories are different experiments of the same, real objective."""
     roots: dict[str, Path] = {}
-    first: Mapping[str, Any] = {}
     for directory, state in sources:
         root, entry = directory.root, find_problem(state.config.problem)
         if entry is not None and entry.is_recorded:
             raise RunDirectoryError(f"{root} looked its results up in {entry.use}: leave it out")
         if (other := roots.setdefault(state.ledger.id, root)) is not root:
             raise RunDirectoryError(f"{other} and {root} are the same experiment: leave one out")
-        settings = _settings(directory, state)
-        first = first or settings
-        if differences := list(format_differences(first, settings)):
+        if differences := list(format_differences(_settings(*sources[0]), _settings(directory, state))):
             raise RunDirectoryError(
                 f"{sources[0][0].root} and {root} have different objectives: {'; '.join(differences)}: record them "
                 "into two files"

@@ -145,13 +145,13 @@ def is_registered(use: str) -> bool:
     return use in _replacements.get()
 
 
-def find_objects(module: str, kind: Any) -> dict[str, Any]:
-    """The public objects of a kind in a module or file, by their first name. Raises ConfigError as import_reference."""
-    objects: dict[int, tuple[str, Any]] = {}
+def find_names(module: str, kind: Any) -> list[str]:
+    """The first name of each public object of a kind in a module or file. Raises ConfigError as import_reference."""
+    names: dict[int, str] = {}
     for name, value in vars(_import_module(module)).items():
         if not name.startswith("_") and isinstance(value, kind):
-            objects.setdefault(id(value), (name, value))
-    return dict(objects.values())
+            names.setdefault(id(value), name)
+    return list(names.values())
 
 
 def read_source_file(use: str) -> SourceFile | None:

@@ -41,15 +41,10 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Unpacked:
-    """An archive: name -> content of its files, which are in the folder, too."""
+    """An archive: name -> content of its files, and the run directory that they were written to."""
 
     files: Mapping[str, bytes]
-    folder: Path
-
-    @property
-    def directory(self) -> RunDirectory:
-        """The folder as a run directory."""
-        return RunDirectory(self.folder)
+    directory: RunDirectory
 
     @cached_property
     def state(self) -> ExperimentState:
@@ -74,7 +69,7 @@ def verify_pack(path: Path, replay: bool, say: Callable[[str], None]) -> Iterato
         for name, content in files.items():
             (place := Path(folder, name)).parent.mkdir(exist_ok=True)
             place.write_bytes(content)
-        unpacked = Unpacked(files, Path(folder))
+        unpacked = Unpacked(files, RunDirectory(Path(folder)))
         for name, check in checks.items():
             yield (result := _run_check(name, check, unpacked))
             if name == "journal" and not result.passed:
@@ -127,7 +122,7 @@ def _run_check(name: str, check: Callable[[Unpacked], str], unpacked: Unpacked) 
         return CheckResult(name, True, check(unpacked))
     except Exception as error:
         text = legible(str(error)) if isinstance(error, FmnasError) else one_line(error)
-        return CheckResult(name, False, text.replace(f"{unpacked.folder}/", ""))
+        return CheckResult(name, False, text.replace(f"{unpacked.directory.root}/", ""))
 
 
 def _check_hashes(unpacked: Unpacked) -> str:
@@ -166,16 +161,15 @@ def _check_tables(unpacked: Unpacked) -> str:
 
 def find_difference(given: str, computed: str) -> str:
     """Where two CSV texts differ by more than ROUNDING, and how; empty if nowhere."""
-    tables = [pd.read_csv(StringIO(text), dtype=str, keep_default_na=False) for text in (given, computed)]
-    (columns, rows), (other_columns, other_rows) = (([*map(str, table)], len(table)) for table in tables)
-    if columns != other_columns:
-        return f"columns {', '.join(columns)}, but {', '.join(other_columns)}"
-    if rows != other_rows:
-        return f"rows: {rows}, but {other_rows}"
-    for column in columns:
-        for row, (mine, other) in enumerate(zip(tables[0][column], tables[1][column], strict=True), start=1):
-            if mine != other and not _is_close(mine, other):
-                return f"row {row}, {column}: {cut(mine)!r}, but {cut(other)!r}"
+    table, other = (pd.read_csv(StringIO(text), dtype=str, keep_default_na=False) for text in (given, computed))
+    if [*table] != [*other]:
+        return f"columns {', '.join(map(str, table))}, but {', '.join(map(str, other))}"
+    if len(table) != len(other):
+        return f"rows: {len(table)}, but {len(other)}"
+    for column in table:
+        for row, (mine, theirs) in enumerate(zip(table[column], other[column], strict=True), start=1):
+            if mine != theirs and not _is_close(mine, theirs):
+                return f"row {row}, {column}: {cut(mine)!r}, but {cut(theirs)!r}"
     return ""
 
 

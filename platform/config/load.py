@@ -131,8 +131,9 @@ def check_config(
         config = Config.model_validate(data)
     except ValidationError as error:
         problems += format_errors(error, Config, data)
-        config, keys = _without_wrong_keys(data, error)
-        wrong |= keys
+        wrong |= {str(details["loc"][0]) for details in error.errors() if details["loc"]}
+        kept = {key: value for key, value in data.items() if str(key) not in wrong}
+        config = Config.model_validate({**PLACEHOLDERS, **kept})
     entry = find_problem(config.problem)
     if entry is None:
         unknown = format_unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
@@ -144,13 +145,6 @@ def check_config(
     if problems:
         raise ConfigError(format_problems(place, problems, advice))
     return resolved
-
-
-def _without_wrong_keys(data: Mapping[str, Any], error: ValidationError) -> tuple[Config, set[str]]:
-    """The configuration without the top keys that the schema refuses, and these keys."""
-    keys = {str(details["loc"][0]) for details in error.errors() if details["loc"]}
-    kept = {key: value for key, value in data.items() if str(key) not in keys}
-    return Config.model_validate({**PLACEHOLDERS, **kept}), keys
 
 
 def _resolve(config: Config, entry: ProblemEntry) -> Config:

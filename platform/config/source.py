@@ -96,13 +96,13 @@ def apply_override(data: dict[str, Any], text: str) -> str:
     place: Any = data
     try:
         for part in parents:
-            at: Any = _index(part) if isinstance(place, list) else part
+            at = _key_in(place, part)
             if isinstance(place, list) and isinstance(place[at], str):
                 place[at] = {"name": place[at]}
             elif isinstance(place, dict) and place.get(at) is None:
                 place[at] = {}
             place = place[at]
-        at = _index(last) if isinstance(place, list) else last
+        at = _key_in(place, last)
         if appends:
             present = place.get(at, []) if isinstance(place, dict) else place[at]
             if not isinstance(present, list):
@@ -116,8 +116,10 @@ def apply_override(data: dict[str, Any], text: str) -> str:
     return key
 
 
-def _index(part: str) -> int:
-    """The index of an item of a list. Raises ValueError for anything else, also for a negative one."""
+def _key_in(place: Any, part: str) -> Any:
+    """A part of a key as the key of a mapping or the index of a list. Raises ValueError for no index or a negative."""
+    if not isinstance(place, list):
+        return part
     if not part.isdecimal():
         raise ValueError(part)
     return int(part)

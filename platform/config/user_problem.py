@@ -16,7 +16,7 @@ from fmnas.platform.config.errors import format_value
 from fmnas.platform.config.schema import expand_entry
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import OBJECTIVE_HINT, ProblemEntry, find_problem, is_user_defined
-from fmnas.platform.registry import absolute_reference, find_objects, find_plugins, resolve_beside, split_reference
+from fmnas.platform.registry import absolute_reference, find_names, find_plugins, resolve_beside, split_reference
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 
@@ -74,7 +74,7 @@ def find_entry(name: str) -> ProblemEntry | None:
     use = absolute_reference(name)
     module, inside = split_reference(use)
     if not inside:
-        names = list(find_objects(module, Problem | ConfigurableProblem))
+        names = find_names(module, Problem | ConfigurableProblem)
         if not names:
             raise ConfigError(f"{module} has no problem: {OBJECTIVE_HINT}")
         if len(names) > 1:

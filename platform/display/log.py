@@ -13,6 +13,8 @@ run_directory, page, resume_command; with results, also headline, caution, optim
 
 import json
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 
@@ -30,36 +32,33 @@ def resolve_mode(requested: str | None, console: Console) -> str:
     return requested or (LIVE if console.is_terminal else LINES)
 
 
-class JsonFormatter(logging.Formatter):
-    """Formats a record as a JSON object: its event, the time, and its facts."""
+class ProgressHandler(logging.Handler):
+    """Prints a record on a console, in any mode but quiet. A live table shows the events, except for warnings."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
-        facts = getattr(record, "facts", {"text": record.getMessage()})
-        event = getattr(record, "event", "message")
-        return json.dumps({"event": event, "at": round(record.created, 3), **facts}, default=str)
-
-
-class ConsoleHandler(logging.Handler):
-    """Prints records on a console, one line each. is_live: only messages and warnings, as a table shows the rest."""
-
-    def __init__(self, console: Console, is_live: bool = False) -> None:
-        super().__init__(logging.INFO)
-        self._console, self._is_live = console, is_live
+    def __init__(self, mode: str, console: Console) -> None:
+        super().__init__(logging.NOTSET if mode == JSON else logging.INFO)
+        self._mode, self._console = mode, console
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the text of a record."""
-        if not self._is_live or record.levelno > logging.INFO or not hasattr(record, "event"):
-            print_line(self._console, record.getMessage())
+        """Print one line."""
+        event, text = getattr(record, "event", "message"), record.getMessage()
+        if self._mode == JSON:
+            facts = getattr(record, "facts", {"text": text})
+            line = json.dumps({"event": event, "at": round(record.created, 3), **facts}, default=str)
+            self._console.file.write(f"{line}\n")
+            self._console.file.flush()
+        elif self._mode == LINES or event == "message" or record.levelno > logging.INFO:
+            print_line(self._console, text)
 
 
 def make_logger(mode: str, console: Console) -> logging.Logger:
     """Return a new logger that reports in one of PROGRESS_MODES; it is not registered with the logging module."""
     logger = logging.Logger("fmnas.progress")
-    if mode == JSON:
-        handler: logging.Handler = logging.StreamHandler(console.file)
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler = logging.NullHandler() if mode == QUIET else ConsoleHandler(console, mode == LIVE)
-    logger.addHandler(handler)
+    logger.addHandler(logging.NullHandler() if mode == QUIET else ProgressHandler(mode, console))
     return logger
+
+
+def log_end(console: Console, status: str, code: int, facts: Mapping[str, Any]) -> None:
+    """Print the last line of --progress json."""
+    fields = {"status": status, "reason": "", "exit_code": int(code), **facts}
+    make_logger(JSON, console).info("", extra={"event": "end", "facts": fields})

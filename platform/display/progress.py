@@ -125,6 +125,8 @@ class Progress(Observer):
 
     def on_event(self, event: Event, result: TrialResult | None) -> None:
         """Report the start and the end of every trial and retraining."""
+        if isinstance(event, Finished | Failed | Lost | Cancelled | Retrained | RetrainingFailed):
+            self._running.pop((event.run, event.trial_id), None)
         match event:
             case Asked():
                 self._trials[event.run, event.trial.id] = event.trial
@@ -135,7 +137,6 @@ class Progress(Observer):
             case Lost() | RetrainingFailed():
                 self._on_failure(event)
             case Cancelled():
-                self._running.pop((event.run, event.trial_id), None)
                 self._log_event(event, level=logging.DEBUG)
             case RetrainingBegun():
                 self._retraining = event
@@ -156,9 +157,7 @@ class Progress(Observer):
         self._log_event(event, line, logging.DEBUG if is_short else logging.INFO)
 
     def _on_result(self, event: Finished | Failed | Lost, result: TrialResult) -> None:
-        key = result.run, result.trial.id
-        self._trials.pop(key, None)
-        self._running.pop(key, None)
+        self._trials.pop((result.run, result.trial.id), None)
         if result.trial.origin == WARM_START:  # it took no time
             self._done_before[result.run] += result.epochs
         run, evaluation = self._state.ledger.runs[result.run], result.evaluation
@@ -169,17 +168,14 @@ class Progress(Observer):
             f"{self._unit} {format_epochs(run.budget.spent)}/{run.budget.epochs}"
         )
         level = logging.INFO if result.status == FINISHED else logging.WARNING
-        facts = {"incumbent": run.incumbent, "run_epochs": run.budget.spent}
-        self._log_event(event, line, level, facts)
+        self._log_event(event, line, level, incumbent=run.incumbent, run_epochs=run.budget.spent)
 
     def _on_failure(self, event: Lost | RetrainingFailed) -> None:
-        self._running.pop((event.run, event.trial_id), None)
         what = "failed" if isinstance(event, RetrainingFailed) else "lost"
         line = f"{event.run}  trial {event.trial_id}  {what} on {short_worker_name(event.worker)}: {event.reason}"
         self._log_event(event, line, logging.WARNING)
 
     def _on_retrained(self, event: Retrained) -> None:
-        self._running.pop((event.run, event.trial_id), None)
         self._test_errors[event.run] = sum(event.errors) / len(event.errors)
         best = self._state.ledger.runs[event.run].best
         line = (
@@ -188,11 +184,9 @@ class Progress(Observer):
         )
         self._log_event(event, line)
 
-    def _log_event(
-        self, event: Event, line: str = "", level: int = logging.INFO, facts: Mapping[str, Any] | None = None
-    ) -> None:
-        data = event_to_dict(event)
-        self._log(data.pop("event"), {**data, **(facts or {})}, line, level)
+    def _log_event(self, event: Event, line: str = "", level: int = logging.INFO, **more_facts: Any) -> None:
+        facts = event_to_dict(event) | more_facts
+        self._log(facts.pop("event"), facts, line, level)
 
     def _log(self, event: str, facts: Mapping[str, Any], line: str = "", level: int = logging.INFO) -> None:
         self._logger.log(level, "%s", line, extra={"event": event, "facts": {**facts, **self.status_fields()}})

@@ -1,6 +1,5 @@
 """The end of `run`, `resume`, `extend` and `retrain`: the final table and the paths of the results, or a JSON line."""
 
-import logging
 import os
 import shlex
 import shutil
@@ -8,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,8 +15,8 @@ from rich.console import Console
 from fmnas.platform.config.uri import redact
 from fmnas.platform.display.console import FILE_WIDTH, print_error, print_line
 from fmnas.platform.display.formatting import plain_table
-from fmnas.platform.display.log import JSON, QUIET, make_logger
-from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.display.log import JSON, QUIET, log_end
+from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -53,62 +53,50 @@ class ResultPrinter:
     resume_command: str = ""
 
     def print_result(self, result: ExperimentResult) -> int:
-        """Print the results; return the exit code."""
-        if self.mode != JSON:
-            print_summary(result.summary, self.console)
-            for what, text in self._paths(result).items() if self.mode != QUIET else ():
-                print_line(self.console, f"{what:<15} {text}")
-            self._print_unsynced(result.tracking)
-        if result.ending == Ending.FAILED:
-            print_error(f"the experiment failed: {redact(result.reason)}")
-        facts = _result_fields(result) if self.mode == JSON else {}
-        return self._print_end(result.ending, {"reason": redact(result.reason), **facts})
+        """Print the results, and how the command ended; return the exit code."""
+        if self.mode == JSON:
+            return self.print_end(result.ending, result.reason, _result_fields(result))
+        print_summary(result.summary, self.console)
+        self._print_places(result)
+        return self.print_end(result.ending, result.reason)
 
-    def print_failure(self, error: ExperimentFailed) -> int:
-        """Print why the experiment cannot continue, or its results not be written; return the exit code."""
-        reason = redact(str(error))
-        print_error(f"the experiment failed: {reason}")
-        return self._print_end(Ending.FAILED, {"reason": reason})
+    def print_end(self, ending: Ending, reason: str = "", facts: Mapping[str, Any] = MappingProxyType({})) -> int:
+        """Print why the experiment failed, if it did, and how to resume it; return the exit code.
 
-    def print_interrupted(self) -> int:
-        """Print that the command was interrupted before it wrote its results; return the exit code."""
-        return self._print_end(Ending.INTERRUPTED, {})
-
-    def _print_end(self, ending: Ending, facts: Mapping[str, Any]) -> int:
+        facts: about the results, for the JSON line.
+        """
+        reason = redact(reason)
+        if ending == Ending.FAILED:
+            print_error(f"the experiment failed: {reason}")
         directory = self.directory if self.directory and self.directory.journal.exists() else None
         is_resumable = directory is not None and ending != Ending.FINISHED
         command = f"{program_name()} {self.resume_command}" if is_resumable else None
         if self.mode == JSON:
             paths = {"run_directory": str(directory.root), "page": str(directory.page)} if directory else {}
-            log_end(self.console, ending, ending.exit_code, {**paths, "resume_command": command, **facts})
+            fields = {**paths, "resume_command": command, "reason": reason, **facts}
+            log_end(self.console, ending, ending.exit_code, fields)
         elif command:
             interrupted = "interrupted; " if ending == Ending.INTERRUPTED else ""
             print_line(self.console, f"{interrupted}resume with     {command}")
         return ending.exit_code
 
-    def _paths(self, result: ExperimentResult) -> dict[str, str]:
-        assert self.directory is not None
-        paths = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
-        if self.directory.models.exists():
-            paths["networks"] = str(self.directory.models)
-        if result.tracking.store_experiment or result.tracking.missed:
-            paths |= {"MLflow store": result.store, "open it with": f"{program_name()} {self.directory.command('ui')}"}
-        return paths
-
-    def _print_unsynced(self, tracking: "TrackingReport") -> None:
-        assert self.directory is not None
+    def _print_places(self, result: ExperimentResult) -> None:
+        """Print where the results are, and what MLflow lacks; if quiet, only this."""
+        directory, tracking = self.directory, result.tracking
+        assert directory is not None
+        places = {"run directory": str(directory.root), "page": str(directory.page)}
+        if directory.models.exists():
+            places["networks"] = str(directory.models)
+        if tracking.store_experiment or tracking.missed:
+            places |= {"MLflow store": result.store, "open it with": f"{program_name()} {directory.command('ui')}"}
+        for what, text in places.items() if self.mode != QUIET else ():
+            print_line(self.console, f"{what:<15} {text}")
         if tracking.remark:
             print_line(self.console, tracking.remark)
         if tracking.missed or tracking.reason:
             what = f"{tracking.missed} trial(s)" if tracking.missed else "the final results"
-            sync = f"{program_name()} {self.directory.command('sync')}"
+            sync = f"{program_name()} {directory.command('sync')}"
             print_line(self.console, f"MLflow lacks {what} ({tracking.reason}); to log them: `{sync}`")
-
-
-def log_end(console: Console, status: str, code: int, facts: Mapping[str, Any]) -> None:
-    """Print the last line of --progress json."""
-    fields = {"status": status, "reason": "", "exit_code": int(code), **facts}
-    make_logger(JSON, console).log(logging.INFO, "", extra={"event": "end", "facts": fields})
 
 
 def program_name() -> str:
