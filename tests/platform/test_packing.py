@@ -108,7 +108,7 @@ def test_an_archive_has_the_files_of_the_table_and_the_same_bytes_each_time(
     assert again.digest == sha256(packed.read_bytes()).hexdigest()
     tables = {
         f"report/{name}.csv"
-        for name in ("curves", "mean_curves", "mean_ranks", "checkpoints", "tests", "targets", "ledger")
+        for name in ("results", "curves", "mean_curves", "mean_ranks", "checkpoints", "tests", "targets", "ledger")
     }
     facts = {"config.yaml", "journal.jsonl", "environment.json", "problem.json", "space.json", "trials.csv"}
     assert {*read_pack(packed)} == {*facts, *tables, SUMS}
