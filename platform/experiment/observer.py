@@ -33,7 +33,10 @@ class PoolStatus(Protocol):
         ...
 
     def progress(self) -> Mapping[tuple[str, int], int]:
-        """(run, trial) -> epochs that all trainings of a running trial have done, added up."""
+        """Return at once (run, trial) -> epochs that all trainings of a running trial have done, added up.
+
+        As far as known; it may be seconds old.
+        """
         ...
 
 
