@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from fmnas.platform.config.schema import Config
-from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.experiment.comparability import (
     budget_change_notes,
@@ -19,31 +18,12 @@ from fmnas.platform.experiment.comparability import (
     format_extension,
     warm_start_notes,
 )
-from fmnas.platform.experiment.configuration import (
-    announce_user_code,
-    check_extension,
-    current_config,
-    extension_changes,
-)
-from fmnas.platform.experiment.events import (
-    FORMAT,
-    Begun,
-    DriverStarted,
-    DriverWork,
-    Event,
-    Extended,
-    RetrainingBegun,
-)
+from fmnas.platform.experiment.configuration import announce_user_code, check_extension, current_config
+from fmnas.platform.experiment.events import FORMAT, Begun, DriverWork, Event, Extended, RetrainingBegun
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
-from fmnas.platform.experiment.provenance import (
-    DATA_HASH,
-    changed_files,
-    check_same_data,
-    describe_data,
-    user_file_hashes,
-)
+from fmnas.platform.experiment.provenance import changes_of_code, check_same_data, driver_started
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.saved_models import save_model, saved_models
 from fmnas.platform.experiment.saved_problem import placeholder_problem
@@ -86,7 +66,7 @@ class Plan:
         """
         data = self.load()
         check_same_data(data, directory)
-        check_warm_start_data(self.state.experiment.warm_starts, describe_data(data).get(DATA_HASH, ""))
+        check_warm_start_data(self.state.experiment.warm_starts, getattr(data, "digest", ""))
         return data
 
     def open_pool(
@@ -122,11 +102,6 @@ def simulated_time(config: Config, ledger: Ledger) -> SimulatedTime | None:
     return SimulatedTime(max(BEGINNING, ledger.last_at), starts)
 
 
-def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted:
-    """Return the event of a driver that begins in this process."""
-    return DriverStarted(work, provenance(), at, user_file_hashes(config))
-
-
 def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     """Plan a new experiment. Raises FmnasError for invalid input."""
     warm_starts, simulation = load_warm_starts(config), simulated_time(config, Ledger())
@@ -148,8 +123,7 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
     with placeholder_problem(directory):
         before = current_config(directory, events)
         config = config if isinstance(config, Config) else config(before)
-        check_extension(before, config, directory.root)
-        changes = extension_changes(before, config)
+        changes = check_extension(before, config, directory.root)
         recorded = fold(events).warm_starts
         warm_starts = load_warm_starts(config, recorded) if changes else recorded
         state = restore_state(build_experiment(config, warm_starts), events)
@@ -166,7 +140,7 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
             notify(note)
     elif state.ledger.status == Ending.FINISHED:
         return replace(_plan_search(state, [], simulation), source=None)
-    for warning in _changes_of_code(state):
+    for warning in changes_of_code(state):
         notify(warning)
     return _plan_search(state, opening, simulation)
 
@@ -213,13 +187,3 @@ def _plan_search(state: ExperimentState, events: Sequence[Event], simulation: Si
     config, load = state.config, state.experiment.problem.load
     jobs = SearchJobs(state)
     return Plan(state, events, jobs, load, config.seeds, config.concurrency, simulation=simulation)
-
-
-def _changes_of_code(state: ExperimentState) -> list[str]:
-    """Return a warning for each user-defined file that differs from an earlier driver's, and one for the versions."""
-    warnings, now = changed_files(state.ledger, state.config), provenance()
-    before = state.ledger.drivers[-1].software if state.ledger.drivers else now
-    if not is_same_version(before, now) or before.torch != now.torch:
-        versions = f"{format_driver(before)} before, {format_driver(now)} now"
-        warnings.append(f"resuming with a different version: {versions}; reports say so")
-    return warnings
