@@ -102,7 +102,7 @@ def write_problems_files(
 
 def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext:
     """Return what a report shows in addition to the trials."""
-    config, problem = state.experiment.config, state.experiment.problem
+    config, problem = state.config, state.experiment.problem
     return ReportContext(
         name=config.name,
         problem=display_name(config.problem),
@@ -147,7 +147,7 @@ def _version_notes(state: ExperimentState) -> list[Remark]:
 
 def _extension_notes(state: ExperimentState) -> list[Remark]:
     """Return what was extended and when, which optimizers know two budgets, and what that does to p-values."""
-    config = state.experiment.config
+    config = state.config
     notes: list[Remark] = []
     for event, n_ended in state.ledger.extensions:
         notes.append(Remark(f"Extended after {n_ended} ended trials: {format_extension(event.changes)}."))
