@@ -185,15 +185,11 @@ def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
     retrained, settings = ledger.current_retrained(), ledger.retrain_settings
     if not retrained:
         return None
-    rows = []
-    for name, event in retrained.items():
-        run = ledger.runs[name]
-        best = run.best
-        assert best is not None, "only incumbents are retrained"
-        row = {
-            "run": name,
-            "optimizer": run.optimizer,
-            "repeat": run.repeat,
+    rows = [
+        {
+            "run": best.run,
+            "optimizer": best.optimizer,
+            "repeat": best.repeat,
             "trial": event.trial_id,
             "selected_objective": best.objective,
             "selected_error": best.error,
@@ -207,7 +203,9 @@ def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
             "finished_at": utc_timestamp(event.at),
             "worker": event.worker,
         }
-        rows.append(row)
+        for best in ledger.incumbents()
+        if (event := retrained.get(best.run))
+    ]
     return pd.DataFrame(rows)
 
 

@@ -20,7 +20,7 @@ from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.observer import Observer, Observers
 from fmnas.platform.experiment.state import ExperimentState, report_result
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.workers.cancellation import StopRequest
+from fmnas.platform.workers.cancellation import Stopped, StopRequest
 from fmnas.platform.workers.pool import JobEnded, Outcome, Pool
 from fmnas.search_spaces import Evaluation
 
@@ -177,6 +177,11 @@ class Driver:
             with suppress(RuntimeError):  # the optimizer may be printing at this moment
                 self.observers.on_message(f"stopping: {first}{rest}")
         return self.stop.count > 0
+
+    def check_stop(self) -> None:
+        """Raise Stopped, which interrupts a suggestion, after the second stop request."""
+        if self.is_stopping() and self.stop.count > 1:
+            raise Stopped
 
     def _fill(self) -> None:
         """Give every free worker a job; those that wait first."""

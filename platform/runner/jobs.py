@@ -7,7 +7,6 @@ seeds of a search end.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.events import (
@@ -78,8 +77,7 @@ class SearchJobs(JobSource):
             driver.observers.notify(Observer.on_suggesting, run.name)
             start = driver.clock.elapsed()
             try:
-                check = partial(self._check_stop, driver)
-                with driver.clock.suggesting(), calling_optimizer(run), interruptible(check):
+                with driver.clock.suggesting(), calling_optimizer(run), interruptible(driver.check_stop):
                     suggested = run.optimizer.ask()
                     trial = suggested and self._experiment.finalize_trial(run, suggested, progress.seeds)
             except Stopped:
@@ -125,12 +123,6 @@ class SearchJobs(JobSource):
         if known is not None:
             driver.record(Finished(job.run, job.trial.id, job.attempt, "", known, driver.clock.now()))
         return known is not None
-
-    @staticmethod
-    def _check_stop(driver: Driver) -> None:
-        """Interrupt a suggestion at the second stop request."""
-        if driver.is_stopping() and driver.stop.count > 1:
-            raise Stopped
 
 
 class RetrainingJobs(JobSource):

@@ -94,18 +94,20 @@ class Plan:
         return open_pool(spec, context.address, context.stop, notify)
 
 
-def simulated_time(config: Config, ledger: Ledger) -> SimulatedTime | None:
-    """Return the time at which a simulated experiment begins or continues; None if its time is real."""
+def simulated_time(config: Config, ledger: Ledger, at: float) -> tuple[SimulatedTime | None, float]:
+    """Return the time at which a simulated experiment begins or continues; None and `at` if its time is real."""
     if not config.workers.is_simulated:
-        return None
+        return None, at
     starts = {key: pending.first_start for key, pending in ledger.pending.items() if pending.attempt}
-    return SimulatedTime(max(BEGINNING, ledger.last_at), starts)
+    simulation = SimulatedTime(max(BEGINNING, ledger.last_at), starts)
+    return simulation, simulation.now()
 
 
 def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     """Plan a new experiment. Raises FmnasError for invalid input."""
-    warm_starts, simulation = load_warm_starts(config), simulated_time(config, Ledger())
-    experiment, at = build_experiment(config, warm_starts), simulation.now() if simulation else at
+    warm_starts = load_warm_starts(config)
+    experiment = build_experiment(config, warm_starts)
+    simulation, at = simulated_time(config, Ledger(), at)
     for note in (*design_warnings(config), *warm_start_notes(config, warm_starts)):
         notify(note)
     begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
@@ -127,8 +129,7 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
         recorded = fold(events).warm_starts
         warm_starts = load_warm_starts(config, recorded) if changes else recorded
         state = restore_state(build_experiment(config, warm_starts), events)
-    simulation = simulated_time(config, state.ledger)
-    at = simulation.now() if simulation else at
+    simulation, at = simulated_time(config, state.ledger, at)
     opening: list[Event] = [driver_started(config, DriverWork.EXPERIMENT, at)]
     if changes:
         new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
@@ -156,8 +157,7 @@ def plan_retraining(
     """
     state = load_state(directory, notify)
     config, ledger = state.config, state.ledger
-    simulation = simulated_time(config, ledger)
-    at = simulation.now() if simulation else at
+    simulation, at = simulated_time(config, ledger, at)
     load = state.experiment.problem.load_final
     if load is None:
         raise RunDirectoryError(f"problem = {config.problem}: it has no held-out test set, so nothing can be retrained")

@@ -12,8 +12,8 @@ from typing import Any
 
 from fmnas.platform.config.schema import INSTANT, Config
 from fmnas.platform.errors import Ending
-from fmnas.platform.experiment.configuration import save_config
-from fmnas.platform.experiment.events import Begun, DriverWork, Extended
+from fmnas.platform.experiment.configuration import config_events, save_config
+from fmnas.platform.experiment.events import DriverWork
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.lock import driver_lock, heartbeat
 from fmnas.platform.experiment.observer import Observer, Observers, PoolStatus, mean_epochs_done
@@ -86,8 +86,7 @@ def run_experiment(
             directory.create()
             stack.enter_context(driver_lock(directory, work))
             directory.check_absent()  # another process may have begun an experiment meanwhile
-        changes_config = any(isinstance(event, Begun | Extended) for event in plan.events)
-        save_inputs(state.experiment, data, directory, changes_config)
+        save_inputs(state.experiment, data, directory, is_changed=bool(config_events(plan.events)))
         journal = stack.enter_context(Journal(directory.journal, SYNC_SECONDS if plan.simulation else 0.0))
         stack.enter_context(heartbeat(directory, partial(_driver_facts, plan, pool, now())))
         for event in plan.events:
@@ -122,6 +121,5 @@ def _driver_facts(plan: Plan, pool: PoolStatus, since: float) -> dict[str, Any]:
     """Return what driver.json has about the work: its kind, workers and the epochs done of running trials."""
     is_search = plan.work == DriverWork.EXPERIMENT
     trainings = plan.state.experiment.problem.seeds if is_search else plan.trainings
-    done = mean_epochs_done(pool, trainings).items()
-    epochs = [[run, trial, epochs] for (run, trial), epochs in done]
+    epochs = [[run, trial, epochs] for (run, trial), epochs in mean_epochs_done(pool, trainings).items()]
     return {"work": plan.work, "since": since, "workers": pool.size, "epochs_done": epochs}
