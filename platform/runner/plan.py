@@ -23,14 +23,14 @@ from fmnas.platform.experiment.events import FORMAT, Begun, DriverWork, Event, E
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
-from fmnas.platform.experiment.provenance import changes_of_code, check_same_data, driver_started
+from fmnas.platform.experiment.provenance import changes_of_code, driver_started
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.saved_models import save_model, saved_models
 from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
 from fmnas.platform.runner.driver import JobSource, RunContext
 from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
-from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
+from fmnas.platform.runner.warm_start import load_warm_starts
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.simulated import BEGINNING, SimulatedTime
@@ -57,17 +57,6 @@ class Plan:
     jobs: int
     work: DriverWork = DriverWork.EXPERIMENT
     simulation: SimulatedTime | None = None
-
-    def load_data(self, directory: RunDirectory) -> Data | None:
-        """Return the data.
-
-        Raises RunDirectoryError if they have changed since the experiment was begun, and ConfigError if an earlier
-        experiment from which an optimizer starts used other data.
-        """
-        data = self.load()
-        check_same_data(data, directory)
-        check_warm_start_data(self.state.experiment.warm_starts, getattr(data, "digest", ""))
-        return data
 
     def open_pool(
         self, data: Data | None, directory: RunDirectory, context: RunContext, notify: Notify

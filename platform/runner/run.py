@@ -17,11 +17,12 @@ from fmnas.platform.experiment.events import DriverWork
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.lock import driver_lock, heartbeat
 from fmnas.platform.experiment.observer import Observer, Observers, PoolStatus, mean_epochs_done
-from fmnas.platform.experiment.provenance import save_inputs
+from fmnas.platform.experiment.provenance import check_same_data, save_inputs
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.plan import ConfigChange, Plan, plan_existing, plan_new, plan_retraining
+from fmnas.platform.runner.warm_start import check_warm_start_data
 
 SYNC_SECONDS = 1.0
 """How often the journal of a simulation waits for the disk, at most."""
@@ -79,8 +80,10 @@ def run_experiment(
                 plan = plan_retraining(retrain, directory, now(), observers.on_message, saves)
         state = plan.state
         observers.check(state.config)
-        data = None if plan.source is None else plan.load_data(directory)
+        data = None if plan.source is None else plan.load()
         if plan.source is not None:
+            check_same_data(data, directory)
+            check_warm_start_data(state.experiment.warm_starts, getattr(data, "digest", ""))
             pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))
         if is_new:
             directory.create()
