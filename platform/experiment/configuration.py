@@ -95,10 +95,17 @@ def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Con
     return after.model_copy(update={"optimizers": [*config.optimizers, *added]})
 
 
-def check_extension(before: Config, after: Config, root: Path) -> None:
-    """Raise ConfigError, naming every key, if a configuration changes what was done with an earlier one."""
+def check_extension(before: Config, after: Config, root: Path) -> dict[str, Any]:
+    """Return key -> [before, after] of what has grown; optimizers by their labels.
+
+    Raises ConfigError, naming every key, if the later configuration changes what was done with the earlier one.
+    """
     if errors := list(_find_refused_changes(before, after)):
         raise ConfigError(format_problems(f"the experiment in {root}", errors, EXTEND_HINT))
+    old, new = (
+        flatten(config) | {"optimizers": [entry.label for entry in config.optimizers]} for config in (before, after)
+    )
+    return {key: [old[key], new[key]] for key in EXTENDABLE_KEYS if old[key] != new[key]}
 
 
 def _find_refused_changes(before: Config, after: Config) -> Iterator[str]:
@@ -121,14 +128,6 @@ def optimizer_settings(entry: OptimizerConfig) -> dict[str, Any]:
     """Return everything that decides what an optimizer suggests: its class, options, concurrency and warm start."""
     plain = entry.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
     return {**plain, **entry.settings}
-
-
-def extension_changes(before: Config, after: Config) -> dict[str, Any]:
-    """Return key -> [before, after] of what has grown; optimizers by their labels."""
-    old, new = (
-        flatten(config) | {"optimizers": [entry.label for entry in config.optimizers]} for config in (before, after)
-    )
-    return {key: [old[key], new[key]] for key in EXTENDABLE_KEYS if old[key] != new[key]}
 
 
 def require_tracking(tracking: TrackingConfig, directory: RunDirectory) -> None:

@@ -105,7 +105,16 @@ class JournalReader:
 
         Raises RunDirectoryError, naming the line, if one is damaged.
         """
-        return list(map(self._parse, self.lines()))
+        events = []
+        for line in self.lines():
+            try:
+                events.append(event_from_dict(json.loads(line[:-_CHECKSUM_BYTES] + b"}")))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise RunDirectoryError(
+                    f"{self._path}, line {self._count}: not an event that fmnas {version('fmnas')} knows "
+                    f"({one_line(error)}): use the version that wrote it"
+                ) from None
+        return events
 
     def lines(self) -> Iterator[bytes]:
         """Yield the complete lines that were appended, once their checksums are checked."""
@@ -125,15 +134,6 @@ class JournalReader:
                 self.checksum, self._count = checksum, self._count + 1
                 self.valid_bytes += len(line)
                 yield line
-
-    def _parse(self, line: bytes) -> Event:
-        try:
-            return event_from_dict(json.loads(line[:-_CHECKSUM_BYTES] + b"}"))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunDirectoryError(
-                f"{self._path}, line {self._count}: not an event that fmnas {version('fmnas')} knows "
-                f"({one_line(error)}): use the version that wrote it"
-            ) from None
 
 
 def read_journal(path: Path) -> list[Event]:

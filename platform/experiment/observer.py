@@ -10,7 +10,7 @@ ends the experiment: the first one of each observer is logged. KeyboardInterrupt
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
 
 from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.trial_result import TrialResult
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fmnas.platform.config.schema import Config
     from fmnas.platform.experiment.state import ExperimentState
 
-Arguments = ParamSpec("Arguments")
+Arguments = TypeVarTuple("Arguments")
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -33,7 +33,10 @@ class PoolStatus(Protocol):
         ...
 
     def progress(self) -> Mapping[tuple[str, int], int]:
-        """(run, trial) -> epochs that all trainings of a running trial have done, added up."""
+        """Return at once (run, trial) -> epochs that all trainings of a running trial have done, added up.
+
+        As far as known; it may be seconds old.
+        """
         ...
 
 
@@ -69,13 +72,11 @@ class Observers:
         self._observers = observers
         self._failed: set[int] = set()
 
-    def notify(
-        self, method: Callable[Concatenate[Any, Arguments], None], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> None:
+    def notify(self, method: Callable[[Any, *Arguments], None], *arguments: *Arguments) -> None:
         """Call a method of `Observer`, e.g. `notify(Observer.on_event, event, None)`, as each observer defines it."""
         for observer in self._observers:
             try:
-                getattr(observer, method.__name__)(*args, **kwargs)
+                getattr(observer, method.__name__)(*arguments)
             except Exception:
                 self._log(observer)
 

@@ -15,8 +15,9 @@ from types import CodeType
 from typing import Any
 
 from fmnas.platform.config.schema import Config
-from fmnas.platform.environment import describe_environment
+from fmnas.platform.environment import describe_environment, format_driver, is_same_version, provenance
 from fmnas.platform.errors import RunDirectoryError, legible
+from fmnas.platform.experiment.events import DriverStarted, DriverWork
 from fmnas.platform.experiment.experiment import Experiment
 from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
@@ -133,19 +134,30 @@ def _code_parts(code: CodeType) -> Iterator[str]:
             yield repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
+def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted:
+    """Return the event of a driver that begins in this process."""
+    return DriverStarted(work, provenance(), at, user_file_hashes(config))
+
+
 def recorded_hashes(ledger: Ledger, key: str) -> frozenset[str]:
     """Return every hash that a driver recorded for a user-defined file."""
     return frozenset(driver.user_files[key] for driver in ledger.drivers if key in driver.user_files)
 
 
-def changed_files(ledger: Ledger, config: Config) -> list[str]:
-    """Return a warning for each user-defined file that differs from what an earlier driver used."""
-    return [
-        f"{_file_label(key, config)} has changed since the experiment was begun: results before and after the change "
-        "may not be comparable"
-        for key, digest in user_file_hashes(config).items()
-        if recorded_hashes(ledger, key) - {digest}
+def changes_of_code(state: ExperimentState) -> list[str]:
+    """Return a warning for each user-defined file that differs from an earlier driver's, and one for the versions."""
+    warnings = [
+        f"{_file_label(key, state.config)} has changed since the experiment was begun: results before and after the "
+        "change may not be comparable"
+        for key, digest in user_file_hashes(state.config).items()
+        if recorded_hashes(state.ledger, key) - {digest}
     ]
+    now = provenance()
+    before = state.ledger.drivers[-1].software if state.ledger.drivers else now
+    if not is_same_version(before, now) or before.torch != now.torch:
+        versions = f"{format_driver(before)} before, {format_driver(now)} now"
+        warnings.append(f"resuming with a different version: {versions}; reports say so")
+    return warnings
 
 
 def changed_file_notes(state: ExperimentState) -> list[str]:

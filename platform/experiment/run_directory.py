@@ -19,7 +19,7 @@ class RunDirectory:
     config: the configuration with every default. lock: held while a driver works here; driver: who holds it.
     environment: versions, commit, host and devices. problem: user-defined problem and optimizers, for reading.
     checkpoints: folder of unfinished trainings. models: of trained networks. report: of the page and its figures.
-    artifacts: folder of the default MLflow store.
+    artifacts: folder of the default MLflow store; database: its file.
     """
 
     def __init__(self, root: Path) -> None:
@@ -38,11 +38,7 @@ class RunDirectory:
         self.report = self.place / "report"
         self.page = self.report / "index.html"
         self.artifacts = self.place / "mlartifacts"
-
-    @property
-    def database(self) -> Path:
-        """The file of the default MLflow store."""
-        return self.place / "mlflow.db"
+        self.database = self.place / "mlflow.db"
 
     @property
     def store(self) -> str:

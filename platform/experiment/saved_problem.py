@@ -6,8 +6,8 @@ passed to `minimize`, that means calling `minimize` again.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from inspect import Parameter, Signature
 from typing import Any, Never
 
@@ -68,22 +68,19 @@ def load_space(directory: RunDirectory) -> Space | None:
     return tasks[0].space if tasks else None
 
 
-@contextmanager
-def placeholder_problem(directory: RunDirectory) -> Iterator[None]:
-    """Within the context, a problem that was passed to `minimize` can be named, unless it is registered here again.
+def placeholder_problem(directory: RunDirectory) -> AbstractContextManager[None]:
+    """Return a context in which a problem that was passed to `minimize` can be named, unless it is registered again.
 
     Raises RunDirectoryError if problem.json cannot be read.
     """
     saved = _load(directory).items()
-    with replace_references(
+    return replace_references(
         {name: thing for name, thing in saved if split_reference(name)[0] == IN_MEMORY and not is_registered(name)}
-    ):
-        yield
+    )
 
 
-@contextmanager
-def placeholders(directory: RunDirectory, events: Sequence[Event]) -> Iterator[None]:
-    """Within the context, placeholders replace user-defined problems and optimizers: no user code is imported.
+def placeholders(directory: RunDirectory, events: Sequence[Event]) -> AbstractContextManager[None]:
+    """Return a context in which placeholders replace user-defined problems and optimizers: no user code is imported.
 
     Raises RunDirectoryError if problem.json cannot be read, or lacks something that the journal names.
     """
@@ -95,10 +92,8 @@ def placeholders(directory: RunDirectory, events: Sequence[Event]) -> Iterator[N
             f"{directory.problem}: {', '.join(missing)} missing: restore the file; or, if you trust the code that "
             f"{directory.root} names, write it again with `fmnas {directory.command('resume')}`"
         )
-    with replace_references(
-        {**saved, **{absolute_reference(name): thing for name, thing in saved.items()}}, imports=False
-    ):
-        yield
+    absolute = {absolute_reference(name): thing for name, thing in saved.items()}
+    return replace_references({**saved, **absolute}, imports=False)
 
 
 def _describe_optimizer(entry: OptimizerEntry) -> dict[str, Any]:

@@ -103,8 +103,10 @@ class Reconciler:
         """
         self._journal.follow(is_over=bool(status))
         store, self._store = self._store or self._connect(), None
-        for run, curve in self._journal.curves.items():
-            self._log_line(store, run, curve, is_final=status == "finished")
+        for run, curve in self._journal.curves.items():  # the new points of its lines; MLflow keeps equal ones once
+            final = curve.final_points() if status == "finished" else []
+            store.log(self._ids[run], [*curve.points[self._points.get(run, 0) :], *final])
+            self._points[run] = len(curve.points)
         reason = self._log_trials(store)
         if status:
             self._log_results(store, status)
@@ -148,13 +150,6 @@ class Reconciler:
     def _place(self, kind: str, optimizer: str, parent: str) -> dict[str, str]:
         """The tags of a run of an optimizer: what it is, and the run that it is nested in."""
         return {KIND: kind, "optimizer": optimizer, records.COLOR: self._colours[optimizer], PARENT: self._ids[parent]}
-
-    def _log_line(self, store: MlflowExperiment, run: str, curve: IncumbentCurve, is_final: bool) -> None:
-        """Log the new points of the incumbent's lines; MLflow keeps equal ones once."""
-        store.log(
-            self._ids[run], [*curve.points[self._points.get(run, 0) :], *(curve.final_points() if is_final else ())]
-        )
-        self._points[run] = len(curve.points)
 
     def _log_trials(self, store: MlflowExperiment) -> str:
         """Log the trials that the store lacks; one that it rejects does not block the others."""

@@ -181,8 +181,9 @@ def mean_points(path: Path, summary: Mapping[str, Any], at: int) -> dict[str, li
 
 def results(result: TrialResult | None) -> dict[str, float]:
     """Return what a trial measured; nothing if it did not finish."""
-    names = ("objective", "error", "flops", "flops_ratio") if result and result.evaluation else ()
-    values = {name: getattr(result.evaluation, name) for name in names} if result else {}
+    if result is None or result.evaluation is None:
+        return {}
+    values = {name: getattr(result.evaluation, name) for name in ("objective", "error", "flops", "flops_ratio")}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 

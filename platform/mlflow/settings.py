@@ -71,7 +71,7 @@ class TrackingSettings:
 
 def tracking_settings(state: ExperimentState, directory: RunDirectory) -> TrackingSettings:
     """Return where an experiment is logged, and what its runs have in common."""
-    config, dataset = state.experiment.config, state.experiment.problem.dataset
+    config, dataset = state.config, state.experiment.problem.dataset
     environment = read_environment(directory)
     software = state.ledger.drivers[-1].software if state.ledger.drivers else provenance()
     used = config.data.model_dump_json(exclude={"root"}) + data_hash(directory)

@@ -39,11 +39,6 @@ class ReportSource(NamedTuple):
     directory: RunDirectory
     state: ExperimentState
 
-    @property
-    def config(self) -> Config:
-        """The configuration of the experiment."""
-        return self.state.experiment.config
-
 
 def write_report_of(
     roots: Sequence[Path], out: Path | None, say: Callable[[str], None]
@@ -62,7 +57,7 @@ def write_report_of(
         _check_out(folder)
     problems: dict[str, list[ReportSource]] = {}
     for source in _load_sources(roots):
-        problems.setdefault(resolve_alias(source.config.problem), []).append(source)
+        problems.setdefault(resolve_alias(source.state.config.problem), []).append(source)
     inputs = [report_input(*some[0]) if in_place else _merge(some) for some in problems.values()]
     if len(inputs) > 1:
         return write_problems_files(folder, inputs, say), folder
@@ -86,7 +81,7 @@ def _merge(sources: Sequence[ReportSource]) -> ReportInput:
     _check_comparable(sources)
     _check_independent(sources)
     numbers = _number_repeats(sources)
-    smallest = min(source.config.budget.evaluations for source in sources)
+    smallest = min(source.state.config.budget.evaluations for source in sources)
     inputs = [_limit_budget(source, _renumber(source, numbers), smallest) for source in sources]
     tables = [report.trials for report in inputs if not report.trials.empty]
     trials = pd.concat(tables, ignore_index=True) if tables else inputs[0].trials
@@ -131,7 +126,7 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
 
 def _settings(source: ReportSource) -> dict[str, Any]:
     """Return what must agree: the objective, how it is searched, and the settings of each optimizer by its label."""
-    config, plain = source.config, source.config.model_dump(mode="json")
+    config, plain = source.state.config, source.state.config.model_dump(mode="json")
     return {
         **objective_settings(config, source.state.experiment.problem.space, data_hash(source.directory)),
         **{key: plain[key] for key in ("initial_design", "on_failure", "racing")},
@@ -147,10 +142,10 @@ def _check_independent(sources: Sequence[ReportSource]) -> None:
     holders: dict[tuple[str, str, str, int], ReportSource] = {}
     for source in sources:
         for label, known in source.state.experiment.warm_starts.items():
-            for repeat in range(source.config.repeats):
+            for repeat in range(source.state.config.repeats):
                 key = label, known.experiment, known.label, repeat
                 other = holders.setdefault(key, source)
-                if other.config.seed != source.config.seed:
+                if other.state.config.seed != source.state.config.seed:
                     raise RunDirectoryError(
                         f"{other.directory.root} and {source.directory.root} both hold a repeat of {label} with a warm "
                         f"start from repeat {repeat} of {known.label} in {known.directory}: they are not independent. "
@@ -163,7 +158,7 @@ def _number_repeats(sources: Sequence[ReportSource]) -> dict[Repeat, int]:
     numbers: dict[Repeat, int] = {}
     holders: dict[tuple[str, Repeat], Path] = {}
     for source in sources:
-        seed, root = source.config.seed, source.directory.root
+        seed, root = source.state.config.seed, source.directory.root
         for run in source.state.ledger.runs.values():
             repeat = seed, run.repeat
             holder = holders.setdefault((run.optimizer, repeat), root)
@@ -178,17 +173,12 @@ def _number_repeats(sources: Sequence[ReportSource]) -> dict[Repeat, int]:
 
 def _renumber(source: ReportSource, numbers: Mapping[Repeat, int]) -> ReportInput:
     """Return the input of one directory with the repeats and runs of the merged report, and a column of its path."""
-    trials, context = (results := report_input(*source)).trials, results.context
-    repeats = {run.repeat: numbers[source.config.seed, run.repeat] for run in context.runs}
-    runs = [
-        PlannedRun(run_name(run.optimizer, repeats[run.repeat]), run.optimizer, repeats[run.repeat])
-        for run in context.runs
-    ]
-    names = {old.run: new.run for old, new in zip(context.runs, runs, strict=True)}
+    report = report_input(*source)
+    trials, context = report.trials, report.context
+    repeats = {run.repeat: numbers[source.state.config.seed, run.repeat] for run in context.runs}
+    names = {run.run: run_name(run.optimizer, repeats[run.repeat]) for run in context.runs}
 
     def renumber(table: pd.DataFrame) -> pd.DataFrame:
-        if table.empty:
-            return table
         return table.assign(repeat=table["repeat"].map(repeats).astype("Int64"), run=table["run"].map(names))
 
     if not trials.empty:
@@ -198,7 +188,7 @@ def _renumber(source: ReportSource, numbers: Mapping[Repeat, int]) -> ReportInpu
         context,
         retrained=None if context.retrained is None else renumber(context.retrained),
         pending=[replace(pending_trial, run=names[pending_trial.run]) for pending_trial in context.pending],
-        runs=runs,
+        runs=[PlannedRun(names[run.run], run.optimizer, repeats[run.repeat]) for run in context.runs],
         pauses={str(source.directory.root): context.pauses[""]},
         learning={(names[run], trial): curve for (run, trial), curve in context.learning.items()},
     )
@@ -207,7 +197,7 @@ def _renumber(source: ReportSource, numbers: Mapping[Repeat, int]) -> ReportInpu
 
 def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -> ReportInput:
     """Return the input with this budget, without the trials beyond it."""
-    context, root, had = report.context, source.directory.root, source.config.budget.evaluations
+    context, root, had = report.context, source.directory.root, source.state.config.budget.evaluations
     if had == evaluations:
         return report
     for label, known in source.state.experiment.warm_starts.items():
@@ -218,7 +208,7 @@ def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -
             )
     budget = replace(context.budget, evaluations=evaluations)
     kept = within_budget(typed_trials(report.trials, str(root)), budget)
-    told = (entry.label for entry in source.config.optimizers if entry.implementation.takes_budget)
+    told = (entry.label for entry in source.state.config.optimizers if entry.implementation.takes_budget)
     remarks = [
         *context.remarks,
         Remark(f"{root} had a budget of {had} evaluations: what came after {evaluations} is left out."),
@@ -231,7 +221,7 @@ def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -
 def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportContext]) -> ReportContext:
     names = [str(source.directory.root) for source in sources]
     retrained, notes = merge_retrained(contexts)
-    hypotheses, remarks = _merge_hypotheses([source.config for source in sources])
+    hypotheses, remarks = _merge_hypotheses([source.state.config for source in sources])
     remarks += [*notes, *map(Remark, different_file_notes([source.state for source in sources]))]
     remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
     return replace(

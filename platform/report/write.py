@@ -102,7 +102,7 @@ def write_problems_files(
 
 def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext:
     """Return what a report shows in addition to the trials."""
-    config, problem = state.experiment.config, state.experiment.problem
+    config, problem = state.config, state.experiment.problem
     return ReportContext(
         name=config.name,
         problem=display_name(config.problem),
@@ -147,7 +147,7 @@ def _version_notes(state: ExperimentState) -> list[Remark]:
 
 def _extension_notes(state: ExperimentState) -> list[Remark]:
     """Return what was extended and when, which optimizers know two budgets, and what that does to p-values."""
-    config = state.experiment.config
+    config = state.config
     notes: list[Remark] = []
     for event, n_ended in state.ledger.extensions:
         notes.append(Remark(f"Extended after {n_ended} ended trials: {format_extension(event.changes)}."))
@@ -185,15 +185,11 @@ def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
     retrained, settings = ledger.current_retrained(), ledger.retrain_settings
     if not retrained:
         return None
-    rows = []
-    for name, event in retrained.items():
-        run = ledger.runs[name]
-        best = run.best
-        assert best is not None, "only incumbents are retrained"
-        row = {
-            "run": name,
-            "optimizer": run.optimizer,
-            "repeat": run.repeat,
+    rows = [
+        {
+            "run": best.run,
+            "optimizer": best.optimizer,
+            "repeat": best.repeat,
             "trial": event.trial_id,
             "selected_objective": best.objective,
             "selected_error": best.error,
@@ -207,7 +203,9 @@ def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
             "finished_at": utc_timestamp(event.at),
             "worker": event.worker,
         }
-        rows.append(row)
+        for best in ledger.incumbents()
+        if (event := retrained.get(best.run))
+    ]
     return pd.DataFrame(rows)
 
 

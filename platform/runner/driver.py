@@ -15,21 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.experiment.events import (
-    Event,
-    Finished,
-    Lost,
-    Retrained,
-    RetrainingFailed,
-    RetrainingStarted,
-    Started,
-)
+from fmnas.platform.experiment.events import Event, Lost, RetrainingFailed, RetrainingStarted, Started
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.observer import Observer, Observers
 from fmnas.platform.experiment.state import ExperimentState, report_result
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.pool import JobEnded, Pool
+from fmnas.platform.workers.cancellation import Stopped, StopRequest
+from fmnas.platform.workers.pool import JobEnded, Outcome, Pool
+from fmnas.search_spaces import Evaluation
 
 POLL_SECONDS = 0.25
 
@@ -91,8 +84,8 @@ class JobSource(ABC):
         """Return the jobs to start with."""
 
     @abstractmethod
-    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Event:
-        """Return the event of a job that ended."""
+    def end_event(self, running: RunningJob, result: Outcome, clock: Clock) -> Event:
+        """Return the event of a job that ended with this result."""
 
     def next_job(self, driver: "Driver") -> Job | None:
         """Return one more job; None without one at present."""
@@ -180,12 +173,15 @@ class Driver:
         if self.stop.count > 0 and not self._is_stop_announced:
             self._is_stop_announced = True
             first = f"waiting for {self.suggesting} to suggest a trial; " if self.suggesting else ""
-            line = (
-                f"stopping: {first}running trials have {self._workers.grace_seconds:.0f} s to end; Ctrl-C again stops"
-            )
+            rest = f"running trials have {self._workers.grace_seconds:.0f} s to end; Ctrl-C again stops at once"
             with suppress(RuntimeError):  # the optimizer may be printing at this moment
-                self.observers.on_message(f"{line} at once")
+                self.observers.on_message(f"stopping: {first}{rest}")
         return self.stop.count > 0
+
+    def check_stop(self) -> None:
+        """Raise Stopped, which interrupts a suggestion, after the second stop request."""
+        if self.is_stopping() and self.stop.count > 1:
+            raise Stopped
 
     def _fill(self) -> None:
         """Give every free worker a job; those that wait first."""
@@ -202,18 +198,16 @@ class Driver:
 
     def _handle(self, ended: JobEnded) -> None:
         """Record the end of a job, and repeat the job if its worker was lost."""
-        job = ended.job
-        event = self._source.end_event(ended, self._running.pop(job.key), self.clock)
+        job, result = ended.job, ended.result
+        event = self._source.end_event(self._running.pop(job.key), result, self.clock)
         self.record(event)
-        match event:
-            case Finished() | Retrained():
-                self._failures_in_a_row = 0
-            case Lost(final=False) | RetrainingFailed(final=False):
-                self._waiting.append(replace(job, attempt=job.attempt + 1))
-            case _:
-                reason = getattr(event, "reason", "")
-                self._failures.append(f"{job.run}, trial {job.trial.id}: {reason}")
-                self._failures_in_a_row += 1
+        if isinstance(result, Evaluation):
+            self._failures_in_a_row = 0
+        elif isinstance(event, Lost | RetrainingFailed) and not event.final:
+            self._waiting.append(replace(job, attempt=job.attempt + 1))
+        else:
+            self._failures.append(f"{job.run}, trial {job.trial.id}: {result.reason}")
+            self._failures_in_a_row += 1
         if self._failures_in_a_row >= self._workers.failures:
             count, last = self._failures_in_a_row, self._failures[-1]
             raise ExperimentFailed(self._source.failure_message.format(count=count, last=last))

@@ -7,7 +7,6 @@ seeds of a search end.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.events import (
@@ -30,7 +29,7 @@ from fmnas.platform.experiment.trial_result import Job, TrialResult
 from fmnas.platform.runner.driver import Clock, Driver, JobSource, RunningJob
 from fmnas.platform.runner.racing import limit_trial
 from fmnas.platform.workers.cancellation import Stopped, interruptible
-from fmnas.platform.workers.pool import JobEnded
+from fmnas.platform.workers.pool import Outcome
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import LOST
 
@@ -78,8 +77,7 @@ class SearchJobs(JobSource):
             driver.observers.notify(Observer.on_suggesting, run.name)
             start = driver.clock.elapsed()
             try:
-                check = partial(self._check_stop, driver)
-                with driver.clock.suggesting(), calling_optimizer(run), interruptible(check):
+                with driver.clock.suggesting(), calling_optimizer(run), interruptible(driver.check_stop):
                     suggested = run.optimizer.ask()
                     trial = suggested and self._experiment.finalize_trial(run, suggested, progress.seeds)
             except Stopped:
@@ -103,13 +101,12 @@ class SearchJobs(JobSource):
     def has_more(self) -> bool:
         return not all(run.is_done for run in self._ledger.runs.values())
 
-    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Finished | Failed | Lost:
-        job, result, seconds, at = ended.job, ended.result, clock.elapsed() - running.since, clock.now()
-        attempt = (job.run, job.trial.id, job.attempt, ended.worker)
+    def end_event(self, running: RunningJob, result: Outcome, clock: Clock) -> Finished | Failed | Lost:
+        attempt, seconds, at = running.attempt, clock.elapsed() - running.since, clock.now()
         if isinstance(result, Evaluation):
             return Finished(*attempt, result, at)
         if result.status == LOST:  # also counts workers that earlier drivers lost
-            losses = self._ledger.pending[job.key].losses + 1
+            losses = self._ledger.pending[running.job.key].losses + 1
             return Lost(*attempt, result.reason, losses >= self._state.config.workers.attempts, at)
         return Failed(*attempt, result.reason, seconds if result.seconds is None else result.seconds, at, result.status)
 
@@ -126,12 +123,6 @@ class SearchJobs(JobSource):
         if known is not None:
             driver.record(Finished(job.run, job.trial.id, job.attempt, "", known, driver.clock.now()))
         return known is not None
-
-    @staticmethod
-    def _check_stop(driver: Driver) -> None:
-        """Interrupt a suggestion at the second stop request."""
-        if driver.is_stopping() and driver.stop.count > 1:
-            raise Stopped
 
 
 class RetrainingJobs(JobSource):
@@ -160,13 +151,12 @@ class RetrainingJobs(JobSource):
     def unfinished_jobs(self, driver: Driver) -> Iterable[Job]:
         return self._jobs
 
-    def end_event(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Retrained | RetrainingFailed:
-        job, result, at = ended.job, ended.result, clock.now()
-        attempt = (job.run, job.trial.id, job.attempt, ended.worker)
+    def end_event(self, running: RunningJob, result: Outcome, clock: Clock) -> Retrained | RetrainingFailed:
+        attempt, at = running.attempt, clock.now()
         if isinstance(result, Evaluation):
-            self._save(job.run, getattr(result, "files", {}))
+            self._save(running.job.run, getattr(result, "files", {}))
             return Retrained(*attempt, result.errors, self._test_images, result.seconds, running.started_at, at)
-        is_final = result.status != LOST or job.attempt >= self._attempts
+        is_final = result.status != LOST or running.job.attempt >= self._attempts
         return RetrainingFailed(*attempt, result.reason, is_final, at)
 
     def check_failures(self, failures: Sequence[str]) -> None:

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from fmnas.platform.config.schema import Config
-from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.experiment.comparability import (
     budget_change_notes,
@@ -19,38 +18,19 @@ from fmnas.platform.experiment.comparability import (
     format_extension,
     warm_start_notes,
 )
-from fmnas.platform.experiment.configuration import (
-    announce_user_code,
-    check_extension,
-    current_config,
-    extension_changes,
-)
-from fmnas.platform.experiment.events import (
-    FORMAT,
-    Begun,
-    DriverStarted,
-    DriverWork,
-    Event,
-    Extended,
-    RetrainingBegun,
-)
+from fmnas.platform.experiment.configuration import announce_user_code, check_extension, current_config
+from fmnas.platform.experiment.events import FORMAT, Begun, DriverWork, Event, Extended, RetrainingBegun
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
-from fmnas.platform.experiment.provenance import (
-    DATA_HASH,
-    changed_files,
-    check_same_data,
-    describe_data,
-    user_file_hashes,
-)
+from fmnas.platform.experiment.provenance import changes_of_code, driver_started
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.saved_models import save_model, saved_models
 from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import ExperimentState, load_state, restore_state
 from fmnas.platform.runner.driver import JobSource, RunContext
 from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
-from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
+from fmnas.platform.runner.warm_start import load_warm_starts
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.simulated import BEGINNING, SimulatedTime
@@ -78,17 +58,6 @@ class Plan:
     work: DriverWork = DriverWork.EXPERIMENT
     simulation: SimulatedTime | None = None
 
-    def load_data(self, directory: RunDirectory) -> Data | None:
-        """Return the data.
-
-        Raises RunDirectoryError if they have changed since the experiment was begun, and ConfigError if an earlier
-        experiment from which an optimizer starts used other data.
-        """
-        data = self.load()
-        check_same_data(data, directory)
-        check_warm_start_data(self.state.experiment.warm_starts, describe_data(data).get(DATA_HASH, ""))
-        return data
-
     def open_pool(
         self, data: Data | None, directory: RunDirectory, context: RunContext, notify: Notify
     ) -> AbstractContextManager[Pool]:
@@ -114,23 +83,20 @@ class Plan:
         return open_pool(spec, context.address, context.stop, notify)
 
 
-def simulated_time(config: Config, ledger: Ledger) -> SimulatedTime | None:
-    """Return the time at which a simulated experiment begins or continues; None if its time is real."""
+def simulated_time(config: Config, ledger: Ledger, at: float) -> tuple[SimulatedTime | None, float]:
+    """Return the time at which a simulated experiment begins or continues; None and `at` if its time is real."""
     if not config.workers.is_simulated:
-        return None
+        return None, at
     starts = {key: pending.first_start for key, pending in ledger.pending.items() if pending.attempt}
-    return SimulatedTime(max(BEGINNING, ledger.last_at), starts)
-
-
-def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted:
-    """Return the event of a driver that begins in this process."""
-    return DriverStarted(work, provenance(), at, user_file_hashes(config))
+    simulation = SimulatedTime(max(BEGINNING, ledger.last_at), starts)
+    return simulation, simulation.now()
 
 
 def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     """Plan a new experiment. Raises FmnasError for invalid input."""
-    warm_starts, simulation = load_warm_starts(config), simulated_time(config, Ledger())
-    experiment, at = build_experiment(config, warm_starts), simulation.now() if simulation else at
+    warm_starts = load_warm_starts(config)
+    experiment = build_experiment(config, warm_starts)
+    simulation, at = simulated_time(config, Ledger(), at)
     for note in (*design_warnings(config), *warm_start_notes(config, warm_starts)):
         notify(note)
     begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
@@ -148,13 +114,11 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
     with placeholder_problem(directory):
         before = current_config(directory, events)
         config = config if isinstance(config, Config) else config(before)
-        check_extension(before, config, directory.root)
-        changes = extension_changes(before, config)
+        changes = check_extension(before, config, directory.root)
         recorded = fold(events).warm_starts
         warm_starts = load_warm_starts(config, recorded) if changes else recorded
         state = restore_state(build_experiment(config, warm_starts), events)
-    simulation = simulated_time(config, state.ledger)
-    at = simulation.now() if simulation else at
+    simulation, at = simulated_time(config, state.ledger, at)
     opening: list[Event] = [driver_started(config, DriverWork.EXPERIMENT, at)]
     if changes:
         new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
@@ -166,7 +130,7 @@ def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: fl
             notify(note)
     elif state.ledger.status == Ending.FINISHED:
         return replace(_plan_search(state, [], simulation), source=None)
-    for warning in _changes_of_code(state):
+    for warning in changes_of_code(state):
         notify(warning)
     return _plan_search(state, opening, simulation)
 
@@ -182,8 +146,7 @@ def plan_retraining(
     """
     state = load_state(directory, notify)
     config, ledger = state.config, state.ledger
-    simulation = simulated_time(config, ledger)
-    at = simulation.now() if simulation else at
+    simulation, at = simulated_time(config, ledger, at)
     load = state.experiment.problem.load_final
     if load is None:
         raise RunDirectoryError(f"problem = {config.problem}: it has no held-out test set, so nothing can be retrained")
@@ -213,13 +176,3 @@ def _plan_search(state: ExperimentState, events: Sequence[Event], simulation: Si
     config, load = state.config, state.experiment.problem.load
     jobs = SearchJobs(state)
     return Plan(state, events, jobs, load, config.seeds, config.concurrency, simulation=simulation)
-
-
-def _changes_of_code(state: ExperimentState) -> list[str]:
-    """Return a warning for each user-defined file that differs from an earlier driver's, and one for the versions."""
-    warnings, now = changed_files(state.ledger, state.config), provenance()
-    before = state.ledger.drivers[-1].software if state.ledger.drivers else now
-    if not is_same_version(before, now) or before.torch != now.torch:
-        versions = f"{format_driver(before)} before, {format_driver(now)} now"
-        warnings.append(f"resuming with a different version: {versions}; reports say so")
-    return warnings

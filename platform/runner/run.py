@@ -12,16 +12,17 @@ from typing import Any
 
 from fmnas.platform.config.schema import INSTANT, Config
 from fmnas.platform.errors import Ending
-from fmnas.platform.experiment.configuration import save_config
-from fmnas.platform.experiment.events import Begun, DriverWork, Extended
+from fmnas.platform.experiment.configuration import config_events, save_config
+from fmnas.platform.experiment.events import DriverWork
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.lock import driver_lock, heartbeat
 from fmnas.platform.experiment.observer import Observer, Observers, PoolStatus, mean_epochs_done
-from fmnas.platform.experiment.provenance import save_inputs
+from fmnas.platform.experiment.provenance import check_same_data, save_inputs
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.plan import ConfigChange, Plan, plan_existing, plan_new, plan_retraining
+from fmnas.platform.runner.warm_start import check_warm_start_data
 
 SYNC_SECONDS = 1.0
 """How often the journal of a simulation waits for the disk, at most."""
@@ -79,15 +80,16 @@ def run_experiment(
                 plan = plan_retraining(retrain, directory, now(), observers.on_message, saves)
         state = plan.state
         observers.check(state.config)
-        data = None if plan.source is None else plan.load_data(directory)
+        data = None if plan.source is None else plan.load()
         if plan.source is not None:
+            check_same_data(data, directory)
+            check_warm_start_data(state.experiment.warm_starts, getattr(data, "digest", ""))
             pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))
         if is_new:
             directory.create()
             stack.enter_context(driver_lock(directory, work))
             directory.check_absent()  # another process may have begun an experiment meanwhile
-        changes_config = any(isinstance(event, Begun | Extended) for event in plan.events)
-        save_inputs(state.experiment, data, directory, changes_config)
+        save_inputs(state.experiment, data, directory, is_changed=bool(config_events(plan.events)))
         journal = stack.enter_context(Journal(directory.journal, SYNC_SECONDS if plan.simulation else 0.0))
         stack.enter_context(heartbeat(directory, partial(_driver_facts, plan, pool, now())))
         for event in plan.events:
@@ -122,6 +124,5 @@ def _driver_facts(plan: Plan, pool: PoolStatus, since: float) -> dict[str, Any]:
     """Return what driver.json has about the work: its kind, workers and the epochs done of running trials."""
     is_search = plan.work == DriverWork.EXPERIMENT
     trainings = plan.state.experiment.problem.seeds if is_search else plan.trainings
-    done = mean_epochs_done(pool, trainings).items()
-    epochs = [[run, trial, epochs] for (run, trial), epochs in done]
+    epochs = [[run, trial, epochs] for (run, trial), epochs in mean_epochs_done(pool, trainings).items()]
     return {"work": plan.work, "since": since, "workers": pool.size, "epochs_done": epochs}

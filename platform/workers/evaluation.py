@@ -14,7 +14,7 @@ import numpy as np
 
 from fmnas.platform.errors import LET_THROUGH, BreakOff, ExperimentFailed, legible, one_line, own_line
 from fmnas.platform.workers.cancellation import PastDeadline, interruptible
-from fmnas.platform.workers.pool import FailedEvaluation, timed_out
+from fmnas.platform.workers.pool import FailedEvaluation, Outcome, timed_out
 from fmnas.platform.workers.system_metrics import SystemMonitor
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
@@ -37,7 +37,7 @@ def evaluate_trial(
     interrupt: bool = False,
     monitor: SystemMonitor | None = None,
     on_error: Callable[[Exception], None] = lambda error: None,
-) -> Evaluation | FailedEvaluation:
+) -> Outcome:
     """Return the validated evaluation, or why it failed. It raises every BreakOff but PastDeadline.
 
     report: called after each epoch of each training, with the sum of epochs over all trainings.

@@ -5,10 +5,10 @@ raised, ran out of memory or returned an invalid result; it has timed out if it 
 its worker died or its device failed, and then the worker is replaced. A pool retries nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from fmnas.platform.experiment.observer import PoolStatus
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import TIMED_OUT
@@ -31,26 +31,24 @@ def timed_out(seconds: float) -> FailedEvaluation:
     return FailedEvaluation(TIMED_OUT, f"timed out after {seconds:g} s (budget.trial_seconds)")
 
 
+Outcome = Evaluation | FailedEvaluation
+
+
 @dataclass(frozen=True)
 class JobEnded:
     """The end of a job. worker: its name, NAME@HOST:PID on Ray."""
 
     job: Job
     worker: str
-    result: Evaluation | FailedEvaluation
+    result: Outcome
 
 
-class Pool(Protocol):
+class Pool(PoolStatus, Protocol):
     """Evaluates jobs on workers."""
 
     @property
     def capacity(self) -> int:
         """The number of workers that are ready: how many jobs may run at a time."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """The number of workers, ready or starting."""
         ...
 
     def submit(self, job: Job) -> str:
@@ -59,13 +57,6 @@ class Pool(Protocol):
 
     def next_event(self, timeout: float) -> JobEnded | None:
         """Return the next event, or None after `timeout` seconds without one."""
-        ...
-
-    def progress(self) -> Mapping[tuple[str, int], int]:
-        """Return (run, trial) -> sum of epochs over its trainings, for running jobs as far as known.
-
-        It may be seconds old. It returns at once and may be called in any thread.
-        """
         ...
 
 

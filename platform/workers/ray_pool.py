@@ -12,10 +12,9 @@ from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cluster import live_nodes, workers_that_fit
-from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, short_worker_name, timed_out
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Outcome, short_worker_name, timed_out
 from fmnas.platform.workers.progress_actor import JobKey, ProgressReader
 from fmnas.platform.workers.ray_worker import NODE, PLACE, VERSIONS, BuildTrainer, Worker, versions
-from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.problem import Data
 
@@ -220,7 +219,7 @@ class RayPool:
         actor.node, actor.name = worker[NODE], f"{actor.name}@{worker[PLACE]}"
         self._idle.append(actor)
 
-    def _collect(self, future: Any) -> tuple[Evaluation | FailedEvaluation, bool]:
+    def _collect(self, future: Any) -> tuple[Outcome, bool]:
         """Return a job's outcome, and whether its worker must be replaced."""
         errors = self._ray.exceptions
         try:
@@ -231,7 +230,7 @@ class RayPool:
             return FailedEvaluation(LOST, describe_actor_death(error)), True
         return result, isinstance(result, FailedEvaluation) and result.status == LOST
 
-    def _finish(self, future: Any, result: Evaluation | FailedEvaluation, is_gone: bool) -> JobEnded:
+    def _finish(self, future: Any, result: Outcome, is_gone: bool) -> JobEnded:
         running = self._busy.pop(future)
         if is_gone:
             self._kill(running.actor)

@@ -12,10 +12,10 @@ from fmnas.platform.problems import problem
 from fmnas.platform.registry import SourceFile, load_source
 from fmnas.platform.workers.cancellation import deadline
 from fmnas.platform.workers.evaluation import evaluate_trial, warm_up_torch
-from fmnas.platform.workers.pool import FailedEvaluation
+from fmnas.platform.workers.pool import FailedEvaluation, Outcome
 from fmnas.platform.workers.progress_actor import JobKey, progress_reporter
 from fmnas.platform.workers.system_metrics import SystemMonitor
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Trial
 from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.memory import release_gpu_cache, tune_malloc
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
@@ -66,7 +66,7 @@ class Worker:
 
         return {VERSIONS: versions(), PLACE: self._place, NODE: ray.get_runtime_context().get_node_id()}
 
-    def evaluate(self, trial: Trial, seconds: float, job: JobKey) -> Evaluation | FailedEvaluation:
+    def evaluate(self, trial: Trial, seconds: float, job: JobKey) -> Outcome:
         """Return the evaluation, or why it failed. seconds: deadline. job: its key in reports of progress.
 
         At the deadline `stop` tells the trainer to end; the pool kills the worker if it does not. No exception leaves,

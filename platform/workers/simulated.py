@@ -23,11 +23,8 @@ from typing import Any
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import Stopped
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, timed_out
-from fmnas.search_spaces import Evaluation
+from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Outcome, timed_out
 from fmnas.trainers import Trainer
-
-Result = Evaluation | FailedEvaluation
 
 BEGINNING = 946_684_800.0
 """2000-01-01 00:00 UTC, where simulated time begins: always the same, so that equal experiments have equal times."""
@@ -109,7 +106,7 @@ class SimulatedPool(InProcessPool):
         self._time.advance(end)
         return event
 
-    def _take_time(self, result: Result, measured: float) -> tuple[Result, float]:
+    def _take_time(self, result: Outcome, measured: float) -> tuple[Outcome, float]:
         """Return the result of a job and its seconds. measured: what the evaluation took here."""
         seconds = measured if result.seconds is None else max(0.0, result.seconds)
         if seconds > self._seconds:

@@ -10,13 +10,13 @@ from support import begin, journal_dicts
 
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, Ending
-from fmnas.platform.experiment.configuration import extended_config, extension_changes
+from fmnas.platform.experiment.configuration import check_extension, extended_config
 from fmnas.platform.experiment.events import DriverWork, Extended
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.provenance import driver_started
 from fmnas.platform.experiment.replay import Mismatch, replay
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.runner.plan import driver_started
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def grow(journal: Path, before: Config, after: Config) -> None:
     """What the command writes."""
     with Journal(journal) as log:
         log.append(driver_started(after, DriverWork.EXPERIMENT, 0.0))
-        log.append(Extended(extension_changes(before, after), after.model_dump(mode="json"), 0.0))
+        log.append(Extended(check_extension(before, after, journal.parent), after.model_dump(mode="json"), 0.0))
 
 
 def by_run(asked: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

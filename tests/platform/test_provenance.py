@@ -55,7 +55,7 @@ def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
     cut: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
 ) -> None:
     other = replace(provenance(), **change)
-    monkeypatch.setattr("fmnas.platform.runner.plan.provenance", lambda: other)
+    monkeypatch.setattr("fmnas.platform.experiment.provenance.provenance", lambda: other)
     assert main(["resume", str(cut), "--progress", "lines"]) == 0
     assert f"{format_driver(other)} now" in capsys.readouterr().out
     first, second = (driver.software for driver in drivers(cut))

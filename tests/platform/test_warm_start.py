@@ -13,15 +13,15 @@ from fmnas.optimizers import Optimizer, Suggestion
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.comparability import warm_start_notes
-from fmnas.platform.experiment.configuration import extension_changes
+from fmnas.platform.experiment.configuration import check_extension
 from fmnas.platform.experiment.events import DriverWork, Extended
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.provenance import driver_started
 from fmnas.platform.experiment.replay import Mismatch, replay
 from fmnas.platform.experiment.warm_start import WarmStartData, WarmStartTrial
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import setup_statements
-from fmnas.platform.runner.plan import driver_started
 from fmnas.search_spaces import Evaluation, Subspace, Trial
 from fmnas.search_spaces.records import WARM_START
 
@@ -141,7 +141,7 @@ def test_an_extension_brings_what_is_known_to_those_it_adds(
     with Journal(journal) as log:
         log.append(driver_started(after, DriverWork.EXPERIMENT, 0.0))
         plain = after.model_dump(mode="json")
-        log.append(Extended(extension_changes(before, after), plain, 0.0, {"bo-fm": known["bo-fm"]}))
+        log.append(Extended(check_extension(before, after, journal.parent), plain, 0.0, {"bo-fm": known["bo-fm"]}))
     _, state, _ = drive(after, journal, warm_starts=known)
     origins = dict.fromkeys(state.ledger.runs, 0)
     for outcome in state.ledger.results:
