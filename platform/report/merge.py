@@ -115,8 +115,7 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
     """Raise RunDirectoryError, naming every setting that differs, unless all directories can be compared."""
     first, *rest = sources
     for other in rest:
-        lines = list(format_differences(_settings(first), _settings(other)))
-        if lines:
+        if lines := list(format_differences(_settings(first), _settings(other))):
             raise RunDirectoryError(
                 f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
                 + "".join(f"  {line}\n" for line in lines)
