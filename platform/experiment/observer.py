@@ -30,14 +30,12 @@ class PoolStatus(Protocol):
     @property
     def size(self) -> int:
         """How many workers there are, ready or starting."""
-        ...
 
     def progress(self) -> Mapping[tuple[str, int], int]:
         """Return at once (run, trial) -> epochs that all trainings of a running trial have done, added up.
 
         As far as known; it may be seconds old.
         """
-        ...
 
 
 class Observer:

@@ -115,8 +115,7 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
     """Raise RunDirectoryError, naming every setting that differs, unless all directories can be compared."""
     first, *rest = sources
     for other in rest:
-        lines = list(format_differences(_settings(first), _settings(other)))
-        if lines:
+        if lines := list(format_differences(_settings(first), _settings(other))):
             raise RunDirectoryError(
                 f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
                 + "".join(f"  {line}\n" for line in lines)
@@ -208,11 +207,11 @@ def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -
             )
     budget = replace(context.budget, evaluations=evaluations)
     kept = within_budget(typed_trials(report.trials, str(root)), budget)
-    told = (entry.label for entry in source.state.config.optimizers if entry.implementation.takes_budget)
+    knowing = (entry.label for entry in source.state.config.optimizers if entry.implementation.takes_budget)
     remarks = [
         *context.remarks,
         Remark(f"{root} had a budget of {had} evaluations: what came after {evaluations} is left out."),
-        *(Remark(f"{label} was told a budget of {had} evaluations.", label) for label in told),
+        *(Remark(f"{label} knew a budget of {had} evaluations.", label) for label in knowing),
     ]
     context = replace(context, budget=budget, remarks=remarks, pending=(), retrained=None)
     return ReportInput(report.trials.reset_index(drop=True)[kept], context)

@@ -74,8 +74,7 @@ def _load(config: Config, own_label: str, reference: str, existing: WarmStartDat
         raise ConfigError(f"{name} is not the experiment that {own_label} was warm-started from: restore it")
     space = problem(config.problem, config.problem_settings).space
     theirs = objective_settings(state.config, state.experiment.problem.space)
-    differences = list(format_differences(objective_settings(config, space), theirs))
-    if differences:
+    if differences := list(format_differences(objective_settings(config, space), theirs)):
         raise ConfigError(f"{name} has a different objective: {'; '.join(differences)}: make them equal")
     trials, finished = list(existing.trials if existing else ()), _finished_trials(ledger, label)
     for repeat in range(len(trials), config.repeats):

@@ -49,15 +49,12 @@ class Pool(PoolStatus, Protocol):
     @property
     def capacity(self) -> int:
         """The number of workers that are ready: how many jobs may run at a time."""
-        ...
 
     def submit(self, job: Job) -> str:
         """Start a job and return its worker's name. Allowed while fewer than `capacity` jobs run."""
-        ...
 
     def next_event(self, timeout: float) -> JobEnded | None:
         """Return the next event, or None after `timeout` seconds without one."""
-        ...
 
 
 def short_worker_name(worker: str) -> str:
