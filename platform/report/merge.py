@@ -211,7 +211,7 @@ def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -
     remarks = [
         *context.remarks,
         Remark(f"{root} had a budget of {had} evaluations: what came after {evaluations} is left out."),
-        *(Remark(f"{label} knew a budget of {had} evaluations.", label) for label in knowing),
+        *(Remark(f"{label} in {root} knew a budget of {had} evaluations.", label) for label in knowing),
     ]
     context = replace(context, budget=budget, remarks=remarks, pending=(), retrained=None)
     return ReportInput(report.trials.reset_index(drop=True)[kept], context)
