@@ -206,7 +206,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
 _FINAL_CELLS: Mapping[str, Callable[[FinalRow], str]] = {
     "mean objective": lambda row: format_number(row.mean),
     "standard error": lambda row: format_number(row.standard_error, digits=2),
-    "mean regret": lambda row: format_number(nan if row.regret == row.mean else row.regret),  # of a minimum of 0
+    "mean regret": lambda row: format_number(nan if row.regret == row.mean else row.regret),  # with a minimum of 0
     "repeats": lambda row: str(row.repeats),
     "best": lambda row: format_number(row.best),
     "its error": lambda row: format_number(row.best_error),
