@@ -15,7 +15,8 @@ A base kernel is 1 for equal values. For other values it is that of a diffusion 
 (1 - exp(-beta n)) / (1 + (n - 1) exp(-beta n)); of continuous values that lie dx apart in the unit cube it is
 exp(-(2 dx)^2 / 2 exp(4 q)). The polynomials come from e_r += z_i e_{r-1}, variable by variable: the same numbers as by
 the Newton-Girard identities, without their cancellation. k is linear in each z_i, which gives the kernel at all graph
-neighbours of a point from one forward and one backward pass.
+neighbours of a point from one forward and one backward pass. A sweep of the sampler needs the polynomials of all
+variables but one, for each: it halves the variables again and again, so that it adds N log N of them and not N^2.
 """
 
 import math
@@ -34,6 +35,8 @@ LOWEST, HIGHEST, HIGHEST_WEIGHT = -12.0, math.log(1e4), math.log(100.0)
 """Bounds of logarithms: of all, of amplitude and noise, of beta and weights."""
 NUGGET = 1e-6
 """Added to the diagonal of the kernel, times the amplitude."""
+Coordinate = tuple[str, int]
+"""The name of a parameter that is not of the scales, and its place."""
 
 
 @dataclass(frozen=True)
@@ -90,34 +93,51 @@ class AdditiveKernel:
         different = (1.0 - decay) / (1.0 + (self.sizes[p] - 1) * decay)
         return different + (1.0 - different) * equal.double()
 
-    def polynomials(self, z: Tensor, e: Tensor | None = None) -> Tensor:
-        """Return e [R + 1, ...], with e_0 = 1, of base kernels z [N, ...]. e: of other variables, to continue from."""
-        if e is None:
-            e = torch.ones(1, *z.shape[1:], dtype=torch.float64)
-        for factor in z:  # after i variables there are products of at most i
-            zero = torch.zeros_like(factor)[None]
-            e = (torch.cat([e, zero]) + torch.cat([zero, factor * e]))[: self.orders + 1]
+    def polynomials(self, z: Tensor) -> Tensor:
+        """Return e [R + 1, ...], with e_0 = 1, of base kernels z [N, ...]."""
+        e = self.extend(torch.ones(1, *z.shape[1:], dtype=torch.float64), z)
         missing = self.orders + 1 - len(e)
         return torch.cat([e, torch.zeros(missing, *e.shape[1:], dtype=torch.float64)]) if missing else e
 
+    def extend(self, e: Tensor, z: Tensor) -> Tensor:
+        """Return e of some variables and those with base kernels z [N, ...]: of i variables e has at most i + 1 rows."""
+        for factor in z:
+            extended = torch.empty(min(len(e), self.orders) + 1, *factor.shape, dtype=torch.float64)
+            extended[0] = 1.0
+            torch.addcmul(e[1:], e[:-1], factor, out=extended[1 : len(e)])
+            if len(extended) > len(e):
+                torch.mul(e[-1], factor, out=extended[-1])
+            e = extended
+        return e
+
     def value(self, z: Tensor, parameters: Parameters) -> Tensor:
         """Return the kernel of base kernels z [N, ...]."""
-        return torch.tensordot(self._weights(parameters), self.polynomials(z)[1:], dims=1)
+        return weighted_sum(parameters.weights, self.polynomials(z)[1:])
 
     def value_and_slopes(self, z: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Return (kernel [...], its derivatives by each base kernel [N, ...])."""
-        z = z.clone().requires_grad_()
-        value = self.value(z, parameters)
-        (slopes,) = torch.autograd.grad(value.sum(), z)
-        return value.detach(), slopes
+        polynomials = [torch.ones(1, *z.shape[1:], dtype=torch.float64)]  # of the first 0, 1, ... N variables
+        for factor in z:
+            polynomials.append(self.extend(polynomials[-1], factor[None]))
+        e = polynomials.pop()
+        weights = torch.tensor((0.0, *map(math.exp, parameters.weights)), dtype=torch.float64)[: len(e)]
+        by_e, slopes = weights.reshape(-1, *(1,) * (z.dim() - 1)).expand_as(e), torch.empty_like(z)
+        for i, before in reversed(list(enumerate(polynomials))):  # e = before + z_i times before, one order higher
+            higher = by_e[1:]
+            torch.sum(higher * before[: len(higher)], 0, out=slopes[i])
+            by_e = by_e[: len(before)].clone()
+            by_e[: len(higher)] += z[i] * higher
+        return weighted_sum(parameters.weights, e[1:]), slopes
 
     def diagonal(self, parameters: Parameters) -> float:
         """Return the kernel of a point with itself."""
         count = len(self.sizes) + len(parameters.q)
         return sum(math.exp(w) * math.comb(count, r) for r, w in enumerate(parameters.weights, start=1))
 
-    def _weights(self, parameters: Parameters) -> Tensor:
-        return torch.tensor(parameters.weights, dtype=torch.float64).exp()
+
+def weighted_sum(log_weights: Sequence[float], e: Tensor) -> Tensor:
+    """Return sum_r exp(log_weights_r) e_r of e [at most R, ...]."""
+    return torch.tensordot(torch.tensor(log_weights[: len(e)], dtype=torch.float64).exp(), e, dims=1)
 
 
 def continuous_kernel(q: float, squared: Tensor) -> Tensor:
@@ -132,6 +152,7 @@ class Sampler:
         self._kernel, self._points, self._y = kernel, points, y
         n = len(points)
         self._i, self._j = torch.tril_indices(n, n)
+        self._K, self._places = torch.zeros(n, n, dtype=torch.float64), self._i * n + self._j
         self._equal = points.V[self._i] == points.V[self._j]
         self._squared = (points.C[self._i] - points.C[self._j]).square()
 
@@ -139,26 +160,37 @@ class Sampler:
         """Sample each parameter once: mean, amplitude, noise, then all others in random order."""
         first, second = self._points.select(self._i), self._points.select(self._j)
         z = self._kernel.base_kernels(parameters, first, second)
-        e = self._kernel.polynomials(z)[1:]
-        parameters = self._sample_scales(parameters, self._combine(parameters.weights, e), rng)
-        coordinates = [
+        parameters = self._sample_scales(parameters, self._kernel.value(z, parameters), rng)
+        coordinates: list[Coordinate] = [
             *(("beta", p) for p in range(len(parameters.beta))),
             *(("q", d) for d in range(len(parameters.q))),
             *(("weights", r) for r in range(len(parameters.weights))),
         ]
-        for index in rng.permutation(len(coordinates)):
-            name, place = coordinates[index]
+        shuffled = [coordinates[i] for i in rng.permutation(len(coordinates))]
+        return self._sample_each(shuffled, torch.ones(1, z.shape[1], dtype=torch.float64), z, parameters, rng)
+
+    def _sample_each(
+        self, coordinates: Sequence[Coordinate], e: Tensor, z: Tensor, parameters: Parameters, rng: np.random.Generator
+    ) -> Parameters:
+        """Sample some parameters in turn, and change their rows of z. e: polynomials of all other variables."""
+        if len(coordinates) == 1:
+            name, place = coordinates[0]
             if name == "weights":
-                parameters = self._sample_weight(parameters, e, place, rng)
-            else:
-                parameters, e = self._sample_base(parameters, z, name, place, rng)
+                return self._sample_weight(parameters, e[1:], place, rng)
+            return self._sample_base(parameters, e, z, name, place, rng)
+        half = len(coordinates) // 2
+        for own, others in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
+            extended = self._kernel.extend(e, z[[self._row(*c) for c in coordinates[others] if c[0] != "weights"]])
+            parameters = self._sample_each(coordinates[own], extended, z, parameters, rng)
         return parameters
+
+    def _row(self, name: str, place: int) -> int:
+        return place if name == "beta" else len(self._kernel.sizes) + place
 
     def log_likelihood(self, parameters: Parameters, gram: Tensor) -> float:
         """Return the log density of y, up to a constant. gram: the lower triangle of the kernel's matrix."""
         n, amplitude = len(self._y), math.exp(parameters.amplitude)
-        K = torch.zeros(n, n, dtype=torch.float64)
-        K[self._i, self._j] = amplitude * gram
+        K = self._K.put_(self._places, amplitude * gram)
         K.diagonal().add_(amplitude * NUGGET + math.exp(parameters.noise))
         L, failed = torch.linalg.cholesky_ex(K)
         if failed:
@@ -181,18 +213,16 @@ class Sampler:
 
     def _sample_weight(self, parameters: Parameters, e: Tensor, place: int, rng: np.random.Generator) -> Parameters:
         def change(_: float, changed: Parameters) -> tuple[Parameters, Tensor]:
-            return changed, self._combine(changed.weights, e)
+            return changed, weighted_sum(changed.weights, e)
 
         return self._sample(parameters, "weights", place, log_prior_shape, change, rng)[0]
 
     def _sample_base(
-        self, parameters: Parameters, z: Tensor, name: str, place: int, rng: np.random.Generator
-    ) -> tuple[Parameters, Tensor]:
-        """Sample the parameter of one base kernel, which changes its row of z; return the new polynomials, too."""
-        row = place if name == "beta" else len(self._kernel.sizes) + place
-        others = self._kernel.polynomials(torch.cat([z[:row], z[row + 1 :]]))
-        constant = self._combine(parameters.weights, others[1:])
-        slope = self._combine(parameters.weights, others[:-1])
+        self, parameters: Parameters, e: Tensor, z: Tensor, name: str, place: int, rng: np.random.Generator
+    ) -> Parameters:
+        """Sample the parameter of one base kernel, which changes its row of z. e: polynomials of all others."""
+        constant = weighted_sum(parameters.weights, e[1:])
+        slope = weighted_sum(parameters.weights, e[: self._kernel.orders])
 
         def factor(x: float) -> Tensor:
             if name == "beta":
@@ -204,8 +234,8 @@ class Sampler:
 
         prior = log_prior_shape if name == "beta" else log_prior_length
         parameters, x = self._sample(parameters, name, place, prior, change, rng)
-        z[row] = factor(x)
-        return parameters, others[1:] + z[row] * others[:-1]
+        z[self._row(name, place)] = factor(x)
+        return parameters
 
     def _sample(
         self,
@@ -230,10 +260,6 @@ class Sampler:
         current = getattr(parameters, name) if place is None else getattr(parameters, name)[place]
         x = slice_sample(log_density, current, _width(name, self._y), rng)
         return at(x), x
-
-    @staticmethod
-    def _combine(weights: Sequence[float], e: Tensor) -> Tensor:
-        return torch.tensordot(torch.tensor(weights, dtype=torch.float64).exp(), e, dims=1)
 
 
 def _width(name: str, y: Tensor) -> float:
