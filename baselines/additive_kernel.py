@@ -100,7 +100,7 @@ class AdditiveKernel:
         return torch.cat([e, torch.zeros(missing, *e.shape[1:], dtype=torch.float64)]) if missing else e
 
     def extend(self, e: Tensor, z: Tensor) -> Tensor:
-        """Return e of some variables and those with base kernels z [N, ...]: of i variables e has at most i + 1 rows."""
+        """Return e of more variables, with base kernels z [N, ...]. Here and in the result, i variables have i + 1 rows."""
         for factor in z:
             extended = torch.empty(min(len(e), self.orders) + 1, *factor.shape, dtype=torch.float64)
             extended[0] = 1.0
@@ -189,7 +189,7 @@ class Sampler:
 
     def log_likelihood(self, parameters: Parameters, gram: Tensor) -> float:
         """Return the log density of y, up to a constant. gram: the lower triangle of the kernel's matrix."""
-        n, amplitude = len(self._y), math.exp(parameters.amplitude)
+        amplitude = math.exp(parameters.amplitude)
         K = self._K.put_(self._places, amplitude * gram)
         K.diagonal().add_(amplitude * NUGGET + math.exp(parameters.noise))
         L, failed = torch.linalg.cholesky_ex(K)

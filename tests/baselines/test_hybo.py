@@ -133,6 +133,39 @@ def test_a_sweep_samples_every_parameter_within_its_support() -> None:
     assert Parameters.from_tuple(after.to_tuple(), 3, 2) == after
 
 
+@pytest.mark.parametrize("orders", [1, 3, 5])
+def test_each_parameter_is_sampled_given_the_polynomials_of_the_current_others(
+    orders: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, points, rng = AdditiveKernel(tuple(GOLDEN["sizes"]), orders), golden_points(), np.random.default_rng(0)
+    sample_base, sample_weight, seen = Sampler._sample_base, Sampler._sample_weight, []
+
+    def check_base(self: Sampler, parameters: Any, e: Any, z: Any, name: str, place: int, rng: Any) -> Any:
+        i, j = torch.tril_indices(len(points), len(points))
+        torch.testing.assert_close(z, kernel.base_kernels(parameters, points.select(i), points.select(j)))
+        row = place if name == "beta" else 3 + place
+        others = kernel.polynomials(torch.cat([z[:row], z[row + 1 :]]))
+        torch.testing.assert_close(e, others[: len(e)])
+        assert not others[len(e) :].any()
+        seen.append((name, place))
+        return sample_base(self, parameters, e, z, name, place, rng)
+
+    def check_weight(self: Sampler, parameters: Any, e: Any, place: int, rng: Any) -> Any:
+        i, j = torch.tril_indices(len(points), len(points))
+        z = kernel.base_kernels(parameters, points.select(i), points.select(j))
+        torch.testing.assert_close(e, kernel.polynomials(z)[1:])
+        seen.append(("weights", place))
+        return sample_weight(self, parameters, e, place, rng)
+
+    monkeypatch.setattr(Sampler, "_sample_base", check_base)
+    monkeypatch.setattr(Sampler, "_sample_weight", check_weight)
+    y = torch.from_numpy(rng.standard_normal(len(points)))
+    Sampler(kernel, points, y).sweep(Parameters.initial(y, 3, 2, orders), rng)
+    assert sorted(seen) == sorted(
+        [*(("beta", p) for p in range(3)), *(("q", d) for d in range(2)), *(("weights", r) for r in range(orders))]
+    )
+
+
 def test_the_likelihood_is_that_of_a_normal() -> None:
     points = golden_points()
     y, kernel = torch.linspace(0.0, 1.0, len(points)).double(), AdditiveKernel((3, 5, 4), 2)
