@@ -100,7 +100,7 @@ class AdditiveKernel:
         return torch.cat([e, torch.zeros(missing, *e.shape[1:], dtype=torch.float64)]) if missing else e
 
     def extend(self, e: Tensor, z: Tensor) -> Tensor:
-        """Return e of more variables, with base kernels z [N, ...]. Here and in the result, i variables have i + 1 rows."""
+        """Return e of more variables, with base kernels z [N, ...]. Of i variables e has at most i + 1 rows."""
         for factor in z:
             extended = torch.empty(min(len(e), self.orders) + 1, *factor.shape, dtype=torch.float64)
             extended[0] = 1.0
