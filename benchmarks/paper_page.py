@@ -68,7 +68,7 @@ def overview(all_taken: Sequence[Taken]) -> str:
     ]
     for taken in all_taken:
         facts, names = taken.facts, ", ".join(first(taken))
-        order = rank_optimizers(taken, competing(taken, {}))
+        order = full_length(taken)
         place, about = MISSING, []
         if "bo-fm" in order:
             place = "1" if "bo-fm" in first(taken) else str(order.index("bo-fm") + 1)
@@ -94,7 +94,7 @@ def is_tuned(taken: Taken) -> bool:
 
 def first(taken: Taken) -> list[str]:
     """Those with the lowest mean; several where they differ by rounding alone."""
-    means = {name: float(taken.bests(name).mean()) for name in rank_optimizers(taken, competing(taken, {}))}
+    means = {name: float(taken.bests(name).mean()) for name in full_length(taken)}
     least = min(means.values())
     return [name for name, mean in means.items() if mean - least <= ROUNDING * abs(least)]
 
@@ -104,10 +104,16 @@ def name_of(taken: Taken) -> str:
     return taken.facts.problem + ("" if taken.facts.seed == PAPER_PROTOCOL else f", seed {taken.facts.seed}")
 
 
+def full_length(taken: Taken) -> list[str]:
+    """The competing optimizers that have all of the table's evaluations, the lowest mean first."""
+    order = rank_optimizers(taken, competing(taken, {}))
+    return [name for name in order if taken.facts.evaluations_of(name) == taken.facts.evaluations]
+
+
 def rank_optimizers(taken: Taken, labels: Collection[str]) -> list[str]:
-    """Those that were run, by their means, the lowest first."""
+    """Those that were run: the longest runs first, and of these the lowest mean."""
     means = {name: float(taken.bests(name).mean()) for name in taken.facts.optimizers if name in labels}
-    return sorted(means, key=lambda name: (means[name], name))
+    return sorted(means, key=lambda name: (-taken.facts.evaluations_of(name), means[name], name))
 
 
 def of_kernels(taken: Taken, about: Mapping[str, Any]) -> list[str]:
@@ -138,8 +144,20 @@ def protocol(taken: Taken) -> str:
     return (
         f"`fmnas run paper/{facts.problem}{''.join(changed)}`: {facts.repeats} repeats, "
         f"{facts.evaluations} evaluations in all, from {design}. {', '.join(facts.days)}; {'; '.join(facts.versions)}; "
-        f"commit {', '.join(facts.commits)}.{flattering}{with_options(taken)}{not_run(taken)}"
+        f"commit {', '.join(facts.commits)}.{flattering}{with_options(taken)}{shorter(taken)}{not_run(taken)}"
     )
+
+
+def shorter(taken: Taken) -> str:
+    """Which optimizers have fewer evaluations, if some have."""
+    facts = taken.facts
+    counts = sorted({facts.evaluations_of(name) for name in facts.optimizers} - {facts.evaluations})
+    words = [
+        f" Of {count} evaluations (-o budget.evaluations={count}): "
+        f"{', '.join(name for name in facts.optimizers if facts.evaluations_of(name) == count)}."
+        for count in counts
+    ]
+    return "".join(words)
 
 
 def mismatch(taken: Taken, about: Mapping[str, Any]) -> str:
@@ -206,7 +224,8 @@ def table(taken: Taken, about: Mapping[str, Any], labels: Collection[str]) -> st
     for name in rank_optimizers(taken, labels):
         competitor = taken.facts.optimizers[name]
         marks = ", ".join(str(notes.index(text) + 1) for text in remarks(competitor))
-        values = [plus_minus(taken.bests(name, moment)) for moment in moments]
+        reached = taken.facts.evaluations_of(name)
+        values = [plus_minus(taken.bests(name, at)) if at <= reached else MISSING for at in moments]
         cells = [f"{name} [{marks}]" if marks else name, *values, ahead(taken, name), near(taken, name)]
         cells += [
             format_share(competitor.by_method),
@@ -232,10 +251,13 @@ def format_published(pair: Sequence[str] | None) -> str:
 
 
 def ahead(taken: Taken, name: str) -> str:
-    """In how many repeats it ended lower than BO-FM, by more than the published noise where there is some."""
+    """In how many repeats it ended lower than BO-FM then was, by more than the published noise where there is some."""
     if name == "bo-fm" or "bo-fm" not in taken.facts.optimizers:
         return MISSING
-    lower = taken.bests(name) < taken.bests("bo-fm") - (PUBLISHED_NOISE if taken.facts.problem in NOISY else 0.0)
+    then = min(taken.facts.evaluations_of(name), taken.facts.evaluations_of("bo-fm"))
+    lower = taken.bests(name, then) < taken.bests("bo-fm", then) - (
+        PUBLISHED_NOISE if taken.facts.problem in NOISY else 0.0
+    )
     return f"{int(lower.sum())} of {len(lower)}"
 
 
@@ -273,7 +295,7 @@ def _draw(axes: Any, line: "pd.Series[float]", style: Style) -> None:
 def mean_line(taken: Taken, name: str) -> "pd.Series[float]":
     """The mean over repeats of the best so far, from where all have the initial design."""
     rows = taken.curves[taken.curves["optimizer"] == name]
-    grid = range(1, taken.facts.evaluations + 1)
+    grid = range(1, taken.facts.evaluations_of(name) + 1)
     runs = rows.pivot_table(index="evaluation", columns="repeat", values="best").reindex(grid).ffill()
     return runs.mean(axis=1).loc[max(1, taken.facts.initial) :]
 

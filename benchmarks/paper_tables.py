@@ -43,6 +43,7 @@ class Competitor:
     by_method: the share of its trials that its model or its mutations chose; None for random search and where it was
     not recorded.
     superseded: how the method of this name differed from today's; empty if it did not. Written by hand.
+    evaluations: of each of its runs, if they are fewer than the table's.
     """
 
     name: str
@@ -51,13 +52,14 @@ class Competitor:
     caveat: str = ""
     by_method: float | None = None
     superseded: str = ""
+    evaluations: int | None = None
 
 
 @dataclass(frozen=True)
 class Facts:
     """What a table's runs were: enough to make them again.
 
-    problem: of the configuration paper/PROBLEM. evaluations: of each run, of which `initial` are its initial design.
+    problem: of the configuration paper/PROBLEM. evaluations: of the longest runs. initial: those of the initial design.
     optimizers: by label. versions, days: of all the directories that were put together.
     """
 
@@ -73,7 +75,7 @@ class Facts:
 
     def __add__(self, other: "Facts") -> "Facts":
         """Both together. Raises SystemExit if they are not runs of one comparison."""
-        same = ("problem", "seed", "repeats", "evaluations", "initial_design")
+        same = ("problem", "seed", "repeats", "initial_design")
         for name in same:
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
@@ -81,13 +83,28 @@ class Facts:
                     f"{self.problem}, seed {self.seed}: {name} is {ours} in {folder_of(self)} and {theirs} in the new "
                     "directory. Remove that folder to replace what it holds, or run with another seed"
                 )
+        evaluations = max(self.evaluations, other.evaluations)
         return replace(
             self,
+            evaluations=evaluations,
             initial=max(self.initial, other.initial),  # a directory of BOHB alone has no initial design
-            optimizers={**self.optimizers, **other.optimizers},
+            optimizers={**self._within(evaluations), **other._within(evaluations)},
             versions=sorted({*self.versions, *other.versions}),
             days=sorted({*self.days, *other.days}),
         )
+
+    def _within(self, evaluations: int) -> dict[str, Competitor]:
+        """The optimizers, in a table of this number of evaluations."""
+        if self.evaluations == evaluations:
+            return self.optimizers
+        return {
+            label: replace(one, evaluations=one.evaluations or self.evaluations)
+            for label, one in self.optimizers.items()
+        }
+
+    def evaluations_of(self, label: str) -> int:
+        """Of each run of an optimizer."""
+        return self.optimizers[label].evaluations or self.evaluations
 
     @property
     def commits(self) -> list[str]:
@@ -105,7 +122,7 @@ class Taken:
     def bests(self, label: str, evaluation: int | None = None) -> np.ndarray:
         """Return the best objective of each repeat after `evaluation` evaluations [repeats]; by default, at the end."""
         rows = self.curves[self.curves["optimizer"] == label]
-        rows = rows[rows["evaluation"] <= (evaluation or self.facts.evaluations)]
+        rows = rows[rows["evaluation"] <= (evaluation or self.facts.evaluations_of(label))]
         return rows.groupby("repeat")["best"].min().to_numpy()
 
     def seconds(self, label: str) -> float:

@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import get_args
 
 import pandas as pd
+import paper_page
 import paper_tables
 import pytest
-from paper_page import competing, mean_line, of_kernels, rank_optimizers, table, write_page
+from paper_page import (
+    competing,
+    full_length,
+    mean_line,
+    of_kernels,
+    plus_minus,
+    rank_optimizers,
+    table,
+    write_page,
+)
 from paper_tables import DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, load_tables, run_directory
 
 from fmnas.optimizers.gp.frequency_modulation import KernelName
@@ -71,6 +81,32 @@ def test_an_optimizer_that_is_run_later_joins_the_others(
     assert list(both.bests("random")) == pytest.approx(list(taken.bests("random")))
     with pytest.raises(SystemExit, match="repeats"):
         both.facts + replace(taken.facts, repeats=3)
+
+
+def test_runs_of_fewer_evaluations_come_last_and_are_compared_where_they_end(
+    folder: Path, taken: Taken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paper_tables, "TAKEN", tmp_path)
+    monkeypatch.setattr(paper_page, "TWO_COLUMNS", 14)
+    facts, curves = taken.facts, taken.curves
+    first = curves["evaluation"] <= 12
+    short = curves[first & (curves["optimizer"] == "random")].replace({"optimizer": {"random": "bo-fm"}})
+    keep(taken)
+    keep(Taken(replace(facts, evaluations=12, optimizers={"bo-fm": facts.optimizers["random"]}), short))
+    both = load_tables(folder_of(facts))
+    assert [both.facts.evaluations_of(name) for name in ("bo-fm", "random")] == [12, both.facts.evaluations]
+    assert rank_optimizers(both, both.facts.optimizers)[-1] == "bo-fm"
+    assert "bo-fm" not in full_length(both)
+    assert mean_line(both, "bo-fm").index[-1] == 12
+    rows = {
+        line.split(" | ")[0].strip("| "): line.split(" | ")[1:4]
+        for line in table(both, {}, both.facts.optimizers).splitlines()
+    }
+    assert rows["bo-fm"][1] == "–"
+    assert rows["random"] == [rows["bo-fm"][0], plus_minus(both.bests("random")), "0 of 2"]
+    keep(Taken(replace(facts, evaluations=21), curves))  # longer ones of the same optimizers replace them
+    assert load_tables(folder_of(facts)).facts.evaluations_of("bo-fm") == 12
+    assert load_tables(folder_of(facts)).facts.evaluations_of("random") == 21
 
 
 def test_an_unfinished_run_is_not_taken(folder: Path, tmp_path: Path) -> None:
