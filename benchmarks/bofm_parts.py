@@ -208,7 +208,8 @@ class Arm:
 
     correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
     they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
-    an improvement has to exceed: nothing, or the least difference of two objectives, if the lowest was found twice.
+    an improvement has to exceed: nothing; the least difference of two objectives, if the lowest was found twice; or so
+    many standard deviations of the modeled objectives.
 
     The defaults are those of BO-FM.
     """
@@ -276,7 +277,8 @@ class PartsBOFM(BOFM):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
-        return LogEI(float(y.min()) - (self._step(y.numpy()) if self.arm.margin == "step" else 0.0))
+        margin = {"none": 0.0, "step": self._step(y.numpy())}.get(self.arm.margin)
+        return LogEI(float(y.min()) - (float(self.arm.margin) if margin is None else margin))
 
     def _step(self, modeled: np.ndarray) -> float:
         """The least difference of two objectives, on the scale of the model, if the lowest one was found twice."""
