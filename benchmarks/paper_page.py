@@ -1,6 +1,7 @@
 """docs/results.md and its figures: each problem's own table beside the published one. See paper_tables.py."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -13,6 +14,7 @@ from fmnas.comparison.analysis.formatting import MISSING, format_number, format_
 from fmnas.comparison.figures.canvas import PANEL_SIZE, add_legend, new_figure, set_labels, set_log_scale, style_axes
 from fmnas.comparison.figures.palette import Style, styles
 from fmnas.platform.config.load import load_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.problems import PROBLEMS
 from fmnas.trainers.functions.synthetic import PUBLISHED_NOISE
 from fmnas.trainers.problem import Problem
@@ -35,8 +37,14 @@ NEAR = 1e-3
 
 def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: Path) -> None:
     """Write docs/results.md and docs/results/NAME.png."""
-    folder = docs / "results"
-    folder.mkdir(parents=True, exist_ok=True)
+    (docs / "results").mkdir(parents=True, exist_ok=True)
+    for taken in all_taken:
+        figure(taken, docs / picture_of(taken))
+    (docs / "results.md").write_text(page(all_taken, published))
+
+
+def page(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
+    """The text of docs/results.md."""
     introduction, rows = ((DATA / f"results_{name}.md").read_text() for name in ("introduction", "published_rows"))
     parts = [introduction, overview(all_taken), rows]
     problems = [name for name in PROBLEMS if any(taken.facts.problem == name for taken in all_taken)]
@@ -45,14 +53,24 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
         parts.append(f"## {problem}\n\n{PROBLEMS[problem].summary[0].upper()}{PROBLEMS[problem].summary[1:]}.")
         parts += [paragraph(about["note"])] if "note" in about else []
         for taken in (one for one in all_taken if one.facts.problem == problem):
-            name = f"{problem}-{taken.facts.seed}" if taken.facts.seed != PAPER_PROTOCOL else problem
-            figure(taken, folder / f"{name}.png")
             parts += [paragraph(protocol(taken) + mismatch(taken, about)), table(taken, about, competing(taken, about))]
             kernels = of_kernels(taken, about)
             parts += ["bo-fm's kernels:", table(taken, about, ["bo-fm", *kernels])] if kernels else []
             parts += [paragraph(f"[{i}] {text}") for i, text in enumerate(footnotes(taken), start=1)]
-            parts.append(f"![{problem}](results/{name}.png)")
-    (docs / "results.md").write_text("\n\n".join(part.strip() for part in parts) + "\n")
+            parts.append(f"![{problem}]({picture_of(taken)})")
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def picture_of(taken: Taken) -> str:
+    """The path of a table's figure, from docs."""
+    name, seed = taken.facts.problem, taken.facts.seed
+    return f"results/{name}.png" if seed == PAPER_PROTOCOL else f"results/{name}-{seed}.png"
+
+
+@cache
+def shipped(problem: str) -> Config:
+    """The configuration paper/PROBLEM."""
+    return load_config(f"paper/{problem}")
 
 
 def paragraph(text: str) -> str:
@@ -118,7 +136,7 @@ def rank_optimizers(taken: Taken, labels: Collection[str]) -> list[str]:
 
 def of_kernels(taken: Taken, about: Mapping[str, Any]) -> list[str]:
     """Labels of bo-fm's other kernels that were run or published."""
-    entries = load_config(f"paper/{taken.facts.problem}").optimizers
+    entries = shipped(taken.facts.problem).optimizers
     known = {*taken.facts.optimizers, *about.get("rows", {})}
     return [entry.label for entry in entries if "kernel" in entry.options and entry.label in known]
 
@@ -132,10 +150,10 @@ def competing(taken: Taken, about: Mapping[str, Any]) -> list[str]:
 def protocol(taken: Taken) -> str:
     """How a table came about."""
     facts = taken.facts
-    config = load_config(f"paper/{facts.problem}")
+    config = shipped(facts.problem)
     recorded = {"repeats": facts.repeats, "seed": facts.seed, "budget.evaluations": facts.evaluations}
-    shipped = (config.repeats, config.seed, config.budget.evaluations)
-    changed = [f" -o {k}={v}" for (k, v), plain in zip(recorded.items(), shipped, strict=True) if v != plain]
+    plain = (config.repeats, config.seed, config.budget.evaluations)
+    changed = [f" -o {k}={v}" for (k, v), usual in zip(recorded.items(), plain, strict=True) if v != usual]
     design = f"{facts.initial} random points"
     if facts.initial_design == "authors":
         fresh = facts.seed != PAPER_PROTOCOL
@@ -170,7 +188,7 @@ def mismatch(taken: Taken, about: Mapping[str, Any]) -> str:
 
 def not_run(taken: Taken) -> str:
     """Which of the configuration's optimizers have not been run, if there are some."""
-    planned = [entry.label for entry in load_config(f"paper/{taken.facts.problem}").optimizers]
+    planned = [entry.label for entry in shipped(taken.facts.problem).optimizers]
     missing = [name for name in planned if name not in taken.facts.optimizers]
     if not of_kernels(taken, {}):
         others = of_kernels(taken, {"rows": planned})

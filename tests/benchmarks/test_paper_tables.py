@@ -15,6 +15,8 @@ from paper_page import (
     full_length,
     mean_line,
     of_kernels,
+    page,
+    picture_of,
     plus_minus,
     rank_optimizers,
     table,
@@ -135,8 +137,14 @@ def test_kernels_have_a_table_of_their_own(taken: Taken) -> None:
     assert [line.split(" | ")[0] for line in lines] == ["| bo-fm-mixture", "| bo-fm-moddif"]
 
 
-def test_the_page_is_what_the_files_and_the_published_numbers_give(tmp_path: Path) -> None:
-    write_page(all_taken(), json.loads(PUBLISHED.read_text()), tmp_path)
-    assert (tmp_path / "results.md").read_text() == (DOCS / "results.md").read_text()
-    pictures = {path.name for path in (tmp_path / "results").iterdir()}
-    assert pictures == {path.name for path in (DOCS / "results").iterdir()}
+def test_the_page_is_what_the_files_and_the_published_numbers_give() -> None:
+    tables = all_taken()
+    assert page(tables, json.loads(PUBLISHED.read_text())) == (DOCS / "results.md").read_text()
+    pictures = {picture_of(taken) for taken in tables}
+    assert pictures == {f"results/{path.name}" for path in (DOCS / "results").iterdir()}
+
+
+def test_the_page_is_written_with_its_figures(taken: Taken, tmp_path: Path) -> None:
+    write_page([taken], {}, tmp_path)
+    assert (tmp_path / "results.md").read_text() == page([taken], {})
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.png")] == [picture_of(taken)]
