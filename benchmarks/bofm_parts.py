@@ -208,8 +208,8 @@ class Arm:
 
     correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
     they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
-    an improvement has to exceed: nothing; the least difference of two objectives, if the lowest was found twice; or so
-    many standard deviations of the modeled objectives.
+    an improvement has to exceed, in standard deviations of the modeled objectives; as "step", the least difference of
+    two objectives, if the lowest was found twice.
 
     The defaults are those of BO-FM.
     """
@@ -221,7 +221,7 @@ class Arm:
     search: str = "6"
     correlation: str = "0.5"
     tried: str = "skipped"
-    margin: str = "none"
+    margin: str = "0"
 
     @property
     def name(self) -> str:
@@ -277,8 +277,8 @@ class PartsBOFM(BOFM):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
-        margin = {"none": 0.0, "step": self._step(y.numpy())}.get(self.arm.margin)
-        return LogEI(float(y.min()) - (float(self.arm.margin) if margin is None else margin))
+        margin = self._step(y.numpy()) if self.arm.margin == "step" else float(self.arm.margin)
+        return LogEI(float(y.min()) - margin)
 
     def _step(self, modeled: np.ndarray) -> float:
         """The least difference of two objectives, on the scale of the model, if the lowest one was found twice."""
