@@ -133,13 +133,16 @@ class Taken:
 
 def run_directory(folder: Path) -> Taken:
     """What a finished run directory holds. Raises SystemExit for an unfinished one."""
+    unfinished = f"{folder}: not all of its runs are finished: fmnas resume {folder}"
     config, drivers = journal_facts(folder / "journal.jsonl")
+    if not (folder / "trials.csv").is_file():  # written at the end
+        raise SystemExit(unfinished)
     trials = read_trials(folder / "trials.csv")
     evaluations, epochs = config["budget"]["evaluations"], config["fidelity"]["epochs"]
     curves = anytime_curves(trials, Budget(evaluations, epochs))
     reached = curves.groupby("run")["evaluations"].max()
     if len(reached) < len(config["optimizers"]) * config["repeats"] or (reached < evaluations).any():
-        raise SystemExit(f"{folder}: not all of its runs are finished: fmnas resume {folder}")
+        raise SystemExit(unfinished)
     design = config["initial_design"]
     facts = Facts(
         problem=config["problem"],

@@ -116,6 +116,9 @@ def test_an_unfinished_run_is_not_taken(folder: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n".join((folder / name).read_text().splitlines()[:end]) + "\n")
     with pytest.raises(SystemExit, match="fmnas resume"):
         run_directory(tmp_path)
+    (tmp_path / "trials.csv").unlink()
+    with pytest.raises(SystemExit, match="fmnas resume"):
+        run_directory(tmp_path)
 
 
 def test_rows_are_ordered_by_mean_and_show_published_values_digit_by_digit(taken: Taken) -> None:
