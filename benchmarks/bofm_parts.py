@@ -209,9 +209,7 @@ class Arm:
     correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
     they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
     an improvement has to exceed, in standard deviations of the modeled objectives; as "step", the least difference of
-    two objectives, if the lowest was found twice.
-
-    The defaults are those of BO-FM.
+    two objectives, if the lowest was found twice. The defaults are those of BO-FM.
     """
 
     safeguard: str = "none"
@@ -277,8 +275,7 @@ class PartsBOFM(BOFM):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
-        margin = self._step(y.numpy()) if self.arm.margin == "step" else float(self.arm.margin)
-        return LogEI(float(y.min()) - margin)
+        return LogEI(float(y.min()) - (self._step(y.numpy()) if self.arm.margin == "step" else float(self.arm.margin)))
 
     def _step(self, modeled: np.ndarray) -> float:
         """The least difference of two objectives, on the scale of the model, if the lowest one was found twice."""

@@ -269,13 +269,12 @@ def format_published(pair: Sequence[str] | None) -> str:
 
 
 def ahead(taken: Taken, name: str) -> str:
-    """In how many repeats it ended lower than BO-FM then was, by more than the published noise where there is some."""
+    """In how many repeats it ended lower than BO-FM was at that number of evaluations, by more than published noise."""
     if name == "bo-fm" or "bo-fm" not in taken.facts.optimizers:
         return MISSING
     then = min(taken.facts.evaluations_of(name), taken.facts.evaluations_of("bo-fm"))
-    lower = taken.bests(name, then) < taken.bests("bo-fm", then) - (
-        PUBLISHED_NOISE if taken.facts.problem in NOISY else 0.0
-    )
+    noise = PUBLISHED_NOISE if taken.facts.problem in NOISY else 0.0
+    lower = taken.bests(name, then) < taken.bests("bo-fm", then) - noise
     return f"{int(lower.sum())} of {len(lower)}"
 
 
