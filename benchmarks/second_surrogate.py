@@ -28,6 +28,7 @@ from surrogate import (
     describe_facts,
     lines_of_accuracy,
     measure_flops,
+    place_points,
     read_observations,
 )
 
@@ -84,7 +85,8 @@ def read_recorded() -> tuple[Recorded, Any]:
 def fit_surrogate() -> Surrogate:
     """Fit the surrogate to all recorded trainings."""
     recorded, facts = read_recorded()
-    return Surrogate(facts, fit_kernels(recorded.X, recorded.targets), "joint_kernel", str(FILES[-1]))
+    models = fit_kernels(recorded.X, recorded.targets)
+    return Surrogate(facts, models, place_points(recorded), "joint_kernel", str(FILES[-1]))
 
 
 JOINT_KERNEL: Problem = replace(

@@ -16,7 +16,7 @@ in the interval that the predicted deviation gives, around the mean of the other
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from fmnas.trainers.images.network import count_flops
 from fmnas.trainers.recorded import identify
 from fmnas.trainers.recorded_table import RecordedTable, TableHeader, read_table
 from fmnas.trainers.split import GUESSING_ERROR
-from fmnas.trainers.surrogate.features import Features, FlopsCosts
+from fmnas.trainers.surrogate.features import Features, FlopsCosts, RecordedPoints
 from fmnas.trainers.surrogate.model import MODELS, Facts, Surrogate, write_surrogate
 from fmnas.trainers.surrogate.trees import Trees
 
@@ -48,6 +48,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """Of the gradient boosting behind each model."""
 PARTS = 10
 LEVELS, DRAWS = (0.5, 0.9), 20
+FAR = 0.95
+"""So many of the recorded trainings are not far from the others."""
+HEAD_OF_ACCURACY = (
+    "| predicted results | number | R2 of log error | tau | tau of the best hundred | of the best tenth |",
+    "|---|---|---|---|---|---|",
+)
 
 
 @dataclass(frozen=True)
@@ -208,6 +214,12 @@ class Recorded:
         """What was trained, [n]."""
         return np.array([observation.group for observation in self.observations])
 
+    @property
+    def is_full(self) -> NDArray[np.bool_]:
+        """Which observations are results at full fidelity, [n]."""
+        most = max(one.length for one in self.observations)
+        return np.array([one.is_last and one.length == most for one in self.observations])
+
     def optimizer_is(self, name: str) -> NDArray[np.bool_]:
         """Which observations an optimizer asked for, [n]."""
         return np.array([observation.optimizer == name for observation in self.observations])
@@ -225,6 +237,15 @@ def arrange(observations: Sequence[Observation], features: Features) -> Recorded
     """Return observations as arrays."""
     X = np.stack([features.vector(one.configuration, one.length, one.epoch) for one in observations])
     return Recorded(observations, X, targets_of(observations, features.most))
+
+
+def place_points(recorded: Recorded) -> RecordedPoints:
+    """Return the results at full fidelity as points; FAR of them are within the limit from one that is another's."""
+    X, groups = recorded.X[recorded.is_full], recorded.groups[recorded.is_full]
+    deviations = recorded.X.std(axis=0, dtype=float)
+    points = RecordedPoints(np.ascontiguousarray(X.T), np.where(deviations > 0, deviations, np.inf), np.inf)
+    nearest = [points.distances(x)[groups != group].min() for x, group in zip(X, groups, strict=True)]
+    return replace(points, limit=float(np.quantile(nearest, FAR)))
 
 
 def divide(groups: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -259,31 +280,24 @@ def expected_errors(predicted: dict[str, Floats]) -> Floats:
 
 def lines_of_accuracy(recorded: Recorded, weight: float) -> Iterator[str]:
     """Yield a table of how well results at full fidelity are predicted."""
-    most = max(one.length for one in recorded.observations)
-    full = np.array([one.is_last and one.length == most for one in recorded.observations])
+    full = recorded.is_full
     every = predict_in_parts(recorded)
-    yield "| predicted results | number | R2 of log error | tau | tau of the best hundred | of the best tenth |"
-    yield "|---|---|---|---|---|---|"
+    yield from HEAD_OF_ACCURACY
     of_full = {name: values[full] for name, values in every.items()}
-    yield _accuracy("all, in ten parts", recorded, full, of_full, weight)
+    yield line_of_accuracy("all, in ten parts", recorded, full, of_full, weight)
     optimizers = sorted({one.optimizer for one in recorded.observations})
     for optimizer in optimizers if len(optimizers) > 1 else ():
         rows = recorded.optimizer_is(optimizer)
         predicted = predict_optimizer(recorded, optimizer)
         kept = {name: values[full[rows]] for name, values in predicted.items()}
-        yield _accuracy(f"{optimizer}, by the others", recorded, rows & full, kept, weight)
-    ratios = weight * np.array([one.flops_ratio for one, kept in zip(recorded.observations, full, strict=True) if kept])
-    taus = taus_of_truth(of_full, ratios, len(recorded.observations[0].errors))
-    yield (
-        f"| a perfect prediction, by the noise alone | {full.sum()} | – | "
-        + " | ".join(f"{tau:.2f}" for tau in taus)
-        + " |"
-    )
+        yield line_of_accuracy(f"{optimizer}, by the others", recorded, rows & full, kept, weight)
+    yield line_of_noise_alone(recorded, full, of_full, weight)
     yield ""
     yield from lines_of_noise(recorded, every)
 
 
-def _accuracy(label: str, recorded: Recorded, rows: Any, predicted: dict[str, Floats], weight: float) -> str:
+def line_of_accuracy(label: str, recorded: Recorded, rows: Any, predicted: dict[str, Floats], weight: float) -> str:
+    """Return a row of the table: how well these rows are predicted. weight: of the FLOPs in the objective."""
     chosen = [one for one, kept in zip(recorded.observations, rows, strict=True) if kept]
     ratios = weight * np.array([one.flops_ratio for one in chosen])
     truth = np.array([one.errors for one in chosen]).mean(axis=1) + ratios
@@ -291,6 +305,18 @@ def _accuracy(label: str, recorded: Recorded, rows: Any, predicted: dict[str, Fl
     r2 = 1.0 - np.nanmean((logs - predicted["error"]) ** 2) / np.nanvar(logs)
     taus = taus_of_best(objective, truth)
     return f"| {label} | {len(truth)} | {r2:.2f} | " + " | ".join(f"{tau:.2f}" for tau in taus) + " |"
+
+
+def line_of_noise_alone(recorded: Recorded, rows: Any, predicted: dict[str, Floats], weight: float) -> str:
+    """Return the last row of the table: what the noise leaves of a prediction that is the truth."""
+    chosen = [one for one, kept in zip(recorded.observations, rows, strict=True) if kept]
+    ratios = weight * np.array([one.flops_ratio for one in chosen])
+    taus = taus_of_truth(predicted, ratios, len(chosen[0].errors))
+    return (
+        f"| a perfect prediction, by the noise alone | {len(chosen)} | – | "
+        + " | ".join(f"{tau:.2f}" for tau in taus)
+        + " |"
+    )
 
 
 def taus_of_best(predicted: Floats, truth: Floats) -> list[float]:
@@ -353,7 +379,8 @@ def main() -> None:
     if arguments.command == "validate":
         print("\n".join(lines_of_accuracy(recorded, facts.flops_weight)))
         return
-    surrogate = Surrogate(facts, recorded.fit(np.ones(len(observations), dtype=bool)))
+    models = recorded.fit(np.ones(len(observations), dtype=bool))
+    surrogate = Surrogate(facts, models, place_points(recorded))
     write_surrogate(arguments.out, surrogate)
     print(f"{arguments.out}: bytes = {arguments.out.stat().st_size:,}")
 

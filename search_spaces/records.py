@@ -112,6 +112,7 @@ class Evaluation:
     seed_curves: [seeds][epochs], the curve of each seed; empty if the trainer does not report them.
     values: of a function with several objectives, the value of each; empty for any other.
     share: of the trial's trainings that ran; below 1 if it was stopped after its first ones.
+    extrapolated: whether a surrogate predicted it far from all that it was fitted to.
     system_metrics: what it used of its worker's machine, by name; empty unless measured. No part of the result.
     """
 
@@ -127,6 +128,7 @@ class Evaluation:
     seed_curves: tuple[tuple[float, ...], ...] = ()
     values: tuple[float, ...] = ()
     share: float = 1.0
+    extrapolated: bool = False
     system_metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property

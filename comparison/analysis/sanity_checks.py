@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from fmnas.comparison.analysis.trials import EXTRAPOLATED
 from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM, WARM_START
 
 MOSTLY_RANDOM, MANY_DUPLICATES = 0.5, 0.05
@@ -31,6 +32,7 @@ class SanityChecks:
     its new configurations were drawn at random.
     charged: trials that cost budget. unfinished: charged trials that failed or timed out.
     fallbacks: suggestions drawn at random in place of the model or a mutation; failed_fits: those after a failed fit.
+    extrapolated: the share of its trials that a surrogate predicted far from all that it was fitted to.
     duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
     suggest_seconds: mean per suggestion. suggest_share: suggestion / (suggestion + training) time; NaN for no time.
     warnings: sentences; empty when all is well.
@@ -48,6 +50,7 @@ class SanityChecks:
     unfinished: int
     fallbacks: int
     failed_fits: int
+    extrapolated: float
     duplicates: int
     isomorphic_duplicates: int
     suggest_seconds: float
@@ -125,6 +128,7 @@ def _check_optimizer(optimizer: str, design: str, trials: pd.DataFrame, runs: pd
         unfinished=charged - int(runs["finished"].sum()),
         fallbacks=int((trials["fallback"] != "").sum()),
         failed_fits=int((trials["fallback"] == FAILED_FIT).sum()),
+        extrapolated=float(trials[EXTRAPOLATED].mean()),
         duplicates=int(runs["duplicates"].sum()),
         isomorphic_duplicates=int(runs["isomorphic_duplicates"].sum()),
         suggest_seconds=suggesting / asks,

@@ -10,6 +10,7 @@
 | objective_1, objective_2 | float | of a problem whose evaluations are two numbers; else absent |
 | flops, flops_ratio | float | of one forward pass; ratio to the space's largest network |
 | diverged | bool | whether a training's loss stopped being finite |
+| extrapolated | bool | whether a surrogate predicted it far from all that it was fitted to; optional |
 | status, reason | str | one of STATUSES, and why it did not finish |
 | suggest_seconds, train_seconds | float | the optimizer's time to suggest, the worker's time to evaluate |
 | started_at, finished_at | UTC time | of the last attempt |
@@ -40,10 +41,12 @@ COLUMNS = (*_TEXT_COLUMNS, *_INTEGER_COLUMNS, *_FLOAT_COLUMNS, "diverged", *_TIM
 LOST_SECONDS = "lost_seconds"
 EXECUTION_COLUMNS = ("device", "arrangement")
 FALLBACK_COLUMN = "fallback"
+EXTRAPOLATED = "extrapolated"
 SOURCE = "run_directory"
 """The run directory of a trial, in a report of several: clocks and workers are only comparable within one."""
 OPTIONAL_COLUMNS: dict[str, Any] = {
     LOST_SECONDS: 0.0,
+    EXTRAPOLATED: False,
     **dict.fromkeys((SOURCE, *EXECUTION_COLUMNS, FALLBACK_COLUMN), ""),
 }
 """Columns that a table may lack, with their default values."""
@@ -136,7 +139,7 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
         **dict.fromkeys(texts, "object"),
         **dict.fromkeys(_INTEGER_COLUMNS, "Int64"),
         **dict.fromkeys(floats, "float64"),
-        "diverged": "bool",
+        **dict.fromkeys(("diverged", EXTRAPOLATED), "bool"),
         **dict.fromkeys(_TIME_COLUMNS, "datetime64[ns, UTC]"),
     }
     for name, dtype in dtypes.items():

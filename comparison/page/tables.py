@@ -209,6 +209,7 @@ def sanity_checks(summary: Summary) -> Table:
             "by method": lambda row: format_share(row.method_share),
             "fallbacks": lambda row: format_count(row.fallbacks),
             "failed fits": lambda row: format_count(row.failed_fits),
+            "extrapolated": lambda row: format_share(row.extrapolated) if row.extrapolated else MISSING,
             "duplicates": lambda row: format_count(row.duplicates),
             "isomorphic": lambda row: format_count(row.isomorphic_duplicates or None),
             "per suggestion": lambda row: format_duration(row.suggest_seconds),

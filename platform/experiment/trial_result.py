@@ -111,6 +111,7 @@ class TrialResult:
             "flops": _as_int64(evaluation.flops) if evaluation else None,
             "flops_ratio": evaluation.flops_ratio if evaluation else None,
             "diverged": evaluation.diverged if evaluation else False,
+            "extrapolated": evaluation.extrapolated if evaluation else False,
             "status": self.status,
             "suggest_seconds": round(self.suggest_seconds, 6),
             "train_seconds": round(self.charged_seconds, 6) if evaluation or self.charged_seconds else None,
@@ -135,6 +136,8 @@ def trials_table(results: Iterable[TrialResult], seeds: int) -> "pd.DataFrame":
     results = list(results)
     values = max((len(result.evaluation.values) for result in results if result.evaluation), default=0)
     table = pd.DataFrame([result.to_row(seeds, values) for result in results])
+    if results and not table["extrapolated"].any():
+        table = table.drop(columns="extrapolated")
     whole = [] if any(result.epochs % 1 for result in results) else ["epochs"]
     integers = table.columns.intersection([*whole, "trial", "parent", "flops", "attempt", "repeat"])
     return table.astype(dict.fromkeys(integers, "Int64"))

@@ -133,9 +133,9 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
     for name, value in vars(evaluation).items():
         if name == "conditions":
             is_valid, expected = isinstance(value, Conditions | None), "Conditions or None"
-        elif name == "diverged":
+        elif name in ("diverged", "extrapolated"):
             is_valid, expected = isinstance(value, bool), "True or False"
-        elif name in ("files", "system_metrics"):
+        elif name == "system_metrics":
             is_valid, expected = isinstance(value, Mapping), "a mapping"
         else:
             is_unknown = value is None and name in ("flops", "flops_ratio")

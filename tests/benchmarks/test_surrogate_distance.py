@@ -1,21 +1,27 @@
-"""Distances to recorded trainings: in standard deviations, to the nearest that is allowed."""
+"""Distances of recorded trainings to the others."""
 
 import numpy as np
-import pytest
 import surrogate as fitting
-from surrogate_distance import Recordings
+
+from fmnas.search_spaces import joint_space
+from fmnas.trainers.surrogate.features import Features
 
 
-def test_a_distance_is_a_root_mean_square_of_standard_deviations() -> None:
-    recordings = Recordings(np.array([[0.0, 10.0, 5.0], [2.0, 30.0, 5.0]]))  # the third feature never varies
-    points = np.array([[0.0, 10.0, 7.0], [3.0, 30.0, 5.0]])
-    assert recordings.distances(points, [np.array([True, True])] * 2) == pytest.approx([0.0, np.sqrt(1 / 3)])
-
-
-def test_what_is_not_allowed_is_not_the_nearest() -> None:
-    recordings = Recordings(np.array([[0.0], [2.0], [4.0]]))
-    unit = np.std([0, 2, 4])
-    assert recordings.distances(np.array([[0.5]]), [np.array([False, False, True])]) == pytest.approx([3.5 / unit])
+def test_the_limit_is_of_distances_to_what_is_another_training() -> None:
+    """Each training is there twice, so each would be its own nearest."""
+    configurations = [joint_space().sample(np.random.default_rng(seed)) for seed in range(20)]
+    observations = [
+        fitting.Observation(configuration, 3, 3, (0.1, 0.2), 0.1, 1.0, group, "random")
+        for group, configuration in enumerate(configurations)
+        for _ in range(2)
+    ]
+    recorded = fitting.arrange(observations, Features(fitting.measure_flops(), 3))
+    points = fitting.place_points(recorded)
+    distances = np.array([points.distances(x) for x in recorded.X])
+    others = recorded.groups[:, None] != recorded.groups
+    nearest = np.where(others, distances, np.inf).min(axis=1)
+    assert points.limit > 0
+    assert np.mean(nearest <= points.limit) >= fitting.FAR > np.mean(nearest < 0.9 * points.limit)
 
 
 def test_a_group_is_in_one_part() -> None:

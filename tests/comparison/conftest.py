@@ -126,6 +126,7 @@ def sanity_checks(first: str, second: str) -> tuple[SanityChecks, ...]:
         unfinished=0,
         fallbacks=3,
         failed_fits=1,
+        extrapolated=0.2,
         duplicates=2,
         isomorphic_duplicates=0,
         suggest_seconds=1.5,

@@ -66,6 +66,11 @@ def test_random_search_under_another_name_gets_a_warning(make_run, name, trials,
         assert warnings == ()
 
 
+def test_the_share_of_trials_far_from_what_is_recorded(make_run):
+    trials = [{"objective": 1.0, "origin": "model", "extrapolated": far} for far in (True, False, False, False)]
+    assert check(make_run("bo-fm", 0, trials)).extrapolated == 0.25
+
+
 def test_warm_start_trials_are_not_suggestions(make_run):
     checks = check(make_run("bo-fm", 0, [KNOWN] * 4 + [RANDOM, RANDOM, MODEL, MODEL]))
     assert checks.warnings == ()

@@ -175,7 +175,13 @@ def test_numpy_numbers_are_recorded_as_pythons() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"objective": np.float64("nan")}, {"diverged": 1.0}, {"errors": (np.inf,)}, {"seed_curves": ((0.1, np.nan),)}],
+    [
+        {"objective": np.float64("nan")},
+        {"diverged": 1.0},
+        {"extrapolated": 0},
+        {"errors": (np.inf,)},
+        {"seed_curves": ((0.1, np.nan),)},
+    ],
 )
 def test_the_invalid_field_of_a_result_is_named(fields: dict[str, Any]) -> None:
     (name,) = fields

@@ -47,6 +47,19 @@ def test_two_objectives_have_columns_before_the_variables() -> None:
     assert "objective_1" not in trials_table([failed], 2)
 
 
+def test_what_a_surrogate_extrapolated_has_a_column_if_it_did() -> None:
+    far = replace(result(1), evaluation=replace(EVALUATION, extrapolated=True))
+    failed = replace(result(2), status="failed", evaluation=None)
+    assert typed_trials(trials_table([result(0), far, failed], 2), "memory")["extrapolated"].tolist() == [
+        False,
+        True,
+        False,
+    ]
+    table = trials_table([result(0), failed], 2)
+    assert "extrapolated" not in table
+    assert not typed_trials(table, "memory")["extrapolated"].any()
+
+
 def test_numbers_that_are_too_large_are_missing() -> None:
     huge = result(1)
     huge = replace(huge, trial=replace(huge.trial, parent=10**30), evaluation=replace(EVALUATION, flops=2**63))

@@ -107,6 +107,16 @@ def test_the_shipped_file_is_of_these_features_and_small(surrogate: Surrogate) -
 
 
 @given(SEEDS, st.integers(1, 3))
+def test_an_evaluation_says_whether_it_is_far_from_all_recorded_ones(
+    surrogate: Surrogate, seed: int, epochs: int
+) -> None:
+    """By its training to the end, however short it was; what was recorded itself is not far."""
+    x = surrogate.features.vector(trial_of(seed).configuration, 3, 3)
+    assert surrogate.draw(trial_of(seed, epochs)).extrapolated == surrogate.recorded.are_far_from(x)
+    assert not surrogate.recorded.are_far_from(surrogate.recorded.X[:, seed % surrogate.recorded.X.shape[1]])
+
+
+@given(SEEDS, st.integers(1, 3))
 def test_an_evaluation_is_what_was_drawn(surrogate: Surrogate, seed: int, epochs: int) -> None:
     trial = trial_of(seed, epochs)
     evaluation = JOINT_RECORDED.trainer.evaluate(trial)
@@ -144,7 +154,7 @@ def test_seeds_guess_as_often_as_predicted(surrogate: Surrogate) -> None:
     leaf = replace(surrogate.models["error"], roots=np.zeros(0, dtype=np.int32))
     numbers = {"error": -1.0, "spread": -30.0, "guessing": 0.5, "seconds": np.log(2.0)}
     models = {name: replace(leaf, constant=np.array(number)) for name, number in numbers.items()}
-    fixed = Surrogate(surrogate.facts, models)
+    fixed = Surrogate(surrogate.facts, models, surrogate.recorded)
     drawn = [fixed.draw(replace(trial_of(0), seed=seed)) for seed in range(2000)]
     errors = np.array([evaluation.errors for evaluation in drawn])
     value = round(exp(-1.0) * surrogate.facts.images) / surrogate.facts.images

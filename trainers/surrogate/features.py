@@ -1,11 +1,12 @@
 """What the surrogate sees of a training: its cell up to the symmetries of the encoding, its schedule, its FLOPs.
 
-Every number comes from comparisons, sums, products and quotients alone, so it is the same on every processor.
+Every number comes from comparisons, sums, products, quotients and square roots alone, in a fixed order, so it is the
+same on every processor.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,3 +136,29 @@ class Features:
     def vector(self, configuration: Configuration, length: int, epoch: int) -> NDArray[np.float32]:
         """Return the same as an array [F]."""
         return np.array(list(self.describe(configuration, length, epoch).values()), dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPoints:
+    """The recorded trainings at full fidelity, as points: far from all of them the surrogate extrapolates.
+
+    X: features [F, n]. scale: the standard deviation of each feature, infinite if it never varies [F]. limit: the
+    distance to the nearest point above which a training is far from them.
+    """
+
+    X: NDArray[np.float32]
+    scale: NDArray[np.float64]
+    limit: float
+
+    @cached_property
+    def _points(self) -> NDArray[np.float64]:
+        return np.asarray(self.X / self.scale[:, None])
+
+    def distances(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the distance of features [F] to each point [n]: the root mean square of the scaled differences."""
+        squares = np.square(self._points - (x / self.scale)[:, None])
+        return np.asarray(np.sqrt(squares.sum(axis=0) / len(x)))  # feature by feature: in a fixed order
+
+    def are_far_from(self, x: NDArray[np.float32]) -> bool:
+        """Whether all points are farther than the limit from features [F]."""
+        return bool(self.distances(x).min() > self.limit)

@@ -7,7 +7,7 @@ It predicts four numbers by ensembles of trees (`trees.py`) from the features of
 the logarithm of its error over seeds, the logarithm of its standard deviation, the share of seeds that guess or
 diverge, and the logarithm of the seconds of its longest training. The error of a seed is drawn: that of guessing with
 this share, else a log-normal number. So an evaluation has the noise of a real one. FLOPs are exact. Seconds grow with
-the epochs: a trial costs these and `facts.overhead` more.
+the epochs: a trial costs these and `facts.overhead` more. An evaluation says whether it is far from all recorded ones.
 """
 
 import io
@@ -25,7 +25,7 @@ import numpy as np
 from fmnas.search_spaces import Cell, Evaluation, Trial
 from fmnas.search_spaces.files import write_aside
 from fmnas.trainers.split import GUESSING_ERROR
-from fmnas.trainers.surrogate.features import Features, FlopsCosts
+from fmnas.trainers.surrogate.features import Features, FlopsCosts, RecordedPoints
 from fmnas.trainers.surrogate.trees import Trees
 
 ERRORS, SECONDS = ("error", "spread", "guessing"), "seconds"
@@ -58,24 +58,27 @@ class Facts:
 class Prediction:
     """Of a training: mean and standard deviation over seeds of the logarithm of its error; share of seeds that guess.
 
-    seconds: of all seeds and epochs.
+    seconds: of all seeds and epochs. is_far: from all recorded trainings.
     """
 
     log_error: float
     deviation: float
     guessing: float
     seconds: float
+    is_far: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
     """Draws evaluations of the joint problem.
 
-    models: the Trees of each of MODELS. name, place, digest: of its file; the SHA-256.
+    models: the Trees of each of MODELS. recorded: what they were fitted to. name, place, digest: of its file; the
+    SHA-256.
     """
 
     facts: Facts
     models: Mapping[str, Trees]
+    recorded: RecordedPoints
     name: str = ""
     place: str = ""
     digest: str = ""
@@ -90,9 +93,10 @@ class Surrogate:
         x = self.features.vector(trial.configuration, trial.epochs, trial.epochs)
         error, spread, guessing = (self.models[name].predict(x) for name in ERRORS)
         most, overhead = self.facts.epochs, self.facts.overhead
-        longest = exp(self.models[SECONDS].predict(self.features.vector(trial.configuration, most, most)))
-        seconds = longest * (overhead + trial.epochs) / (overhead + most)
-        return Prediction(error, exp(spread), min(max(guessing, 0.0), 1.0), seconds)
+        whole = self.features.vector(trial.configuration, most, most)
+        seconds = exp(self.models[SECONDS].predict(whole)) * (overhead + trial.epochs) / (overhead + most)
+        is_far = self.recorded.are_far_from(whole)
+        return Prediction(error, exp(spread), min(max(guessing, 0.0), 1.0), seconds, is_far)
 
     def draw(self, trial: Trial) -> Evaluation:
         """Return an evaluation of a trial, drawn by its seed: the same for the same trial."""
@@ -114,6 +118,7 @@ class Surrogate:
             flops_ratio=ratio,
             seconds=prediction.seconds,
             diverged=any(guesses),
+            extrapolated=prediction.is_far,
         )
 
     def _round(self, error: float) -> float:
@@ -122,7 +127,9 @@ class Surrogate:
 
 def write_surrogate(path: Path, surrogate: Surrogate) -> None:
     """Write a surrogate to a .npz file, which is replaced at once."""
+    recorded = surrogate.recorded
     arrays: dict[str, Any] = {"header": np.array(json.dumps(vars(surrogate.facts)))}
+    arrays |= {"recorded": recorded.X, "recorded_scale": recorded.scale, "recorded_limit": np.array(recorded.limit)}
     for name, trees in surrogate.models.items():
         arrays |= trees.to_arrays(name)
     buffer = io.BytesIO()
@@ -136,4 +143,5 @@ def read_surrogate(path: Path) -> Surrogate:
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         facts = Facts(**json.loads(str(file["header"])))
         models = {name: Trees.from_arrays(file, name) for name in MODELS}
-    return Surrogate(facts, models, path.stem, str(path), sha256(content).hexdigest())
+        recorded = RecordedPoints(file["recorded"], file["recorded_scale"], float(file["recorded_limit"]))
+    return Surrogate(facts, models, recorded, path.stem, str(path), sha256(content).hexdigest())

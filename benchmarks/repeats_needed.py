@@ -1,0 +1,72 @@
+"""How many repeats a difference needs to be shown: the power of the report's test, by what a run directory has.
+
+    fmnas run joint_recorded
+    python benchmarks/repeats_needed.py runs/joint_recorded [--against bo-fm] [--evaluations 60]
+
+An experiment of n repeats is n differences between one optimizer and another, drawn with replacement from those of the
+run directory. From these their mean is taken and the true difference of the row is added. Each other optimizer's
+differences are drawn as often. Shown: p < 0.05 in the paired test, with Holm's correction where it is hardest: divided
+by the number of others. The mean over DRAWS experiments.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnas.api import load_run
+from fmnas.comparison.analysis.checkpoints import Values, values_at
+from fmnas.comparison.analysis.paired_tests import LEVEL, signed_rank_p
+
+Floats = NDArray[np.float64]
+DRAWS = 3000
+DIFFERENCES = (0.0025, 0.005, 0.01, 0.015, 0.02)
+REPEATS = (6, 9, 12, 20, 30, 50, 100)
+
+
+def find_residuals(values: Values, reference: str) -> list[Floats]:
+    """Return the reference's differences to each other optimizer, by repeat, less their mean."""
+    mine = values[reference]
+    others = [other for name, other in values.items() if name != reference]
+    differences = [np.array([mine[repeat] - other[repeat] for repeat in mine if repeat in other]) for other in others]
+    return [one - one.mean() for one in differences]
+
+
+def measure_power(
+    residuals: Sequence[Floats], difference: float, repeats: int, rng: np.random.Generator, draws: int = DRAWS
+) -> float:
+    """Return the share of experiments that show the difference; the others' residuals are drawn in turn."""
+    level = LEVEL / len(residuals)
+    drawn = (rng.choice(residuals[i % len(residuals)], repeats) for i in range(draws))
+    return float(np.mean([signed_rank_p(one - difference) < level for one in drawn]))
+
+
+def lines_of_power(residuals: Sequence[Floats], rng: np.random.Generator) -> Iterator[str]:
+    """Yield a table with a row per true difference, a column per number of repeats."""
+    deviations = ", ".join(f"{one.std(ddof=1):.4f}" for one in residuals)
+    yield f"standard deviations of the differences = {deviations}"
+    yield f"| true difference | {' | '.join(f'{count} repeats' for count in REPEATS)} |"
+    yield "|---" * (len(REPEATS) + 1) + "|"
+    for difference in DIFFERENCES:
+        shares = [measure_power(residuals, difference, count, rng) for count in REPEATS]
+        yield f"| {difference} | {' | '.join(f'{share:.0%}' for share in shares)} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--against", default="bo-fm")
+    parser.add_argument("--evaluations", type=int, help="that each run has spent; default: all")
+    arguments = parser.parse_args()
+    run = load_run(arguments.folder)
+    budget = run.summary.budget
+    epochs = (arguments.evaluations or budget.evaluations) * budget.epochs_per_evaluation
+    residuals = find_residuals(values_at(run.curves, epochs), arguments.against)
+    print("\n".join(lines_of_power(residuals, np.random.default_rng(0))))
+
+
+if __name__ == "__main__":
+    main()
