@@ -20,7 +20,10 @@ FLOATS = {
     "flops": 70_274_048,
     "flops_ratio": 1 / 3,
 }
-OPTIONAL = {"lost_seconds": 0.5, "device": "NVIDIA H200", "arrangement": "stacked (captured)", "fallback": "failed fit"}
+OPTIONAL = {
+    **{"lost_seconds": 0.5, "extrapolated": True},
+    **{"device": "NVIDIA H200", "arrangement": "stacked (captured)", "fallback": "failed fit"},
+}
 VARIABLES = {"lr": 0.1 * 3, "op": "None", "in2": "-1,0", "n": 2}
 ORDER = [*(name for name in COLUMNS if name != LAST_COLUMN), *FLOATS, *OPTIONAL, LAST_COLUMN, *VARIABLES]
 
