@@ -13,13 +13,16 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "recorded"
 PAGE = (ROOT / "docs" / "joint.md").read_text()
 README = " ".join((ROOT / "README.md").read_text().split())
-EPOCHS, FULL = 90, 3
+UNIFORM, WHOLE, FITTED = (
+    RECORDED / f"{name}.npz" for name in ("uniform_800_images_3_epochs", "joint_comparison_60", "joint_comparison")
+)
+EPOCHS, FULL = 180, 3
 
 
 @pytest.fixture(scope="module")
 def ends() -> dict[str, list[float]]:
     """The best objective of each run after EPOCHS, by optimizer."""
-    table = read_table(RECORDED / "joint_comparison.npz")
+    table = read_table(WHOLE)
     columns = (table.arrays[name].tolist() for name in ("run", "trial", "epochs", "objective"))
     spent: dict[str, int] = defaultdict(int)
     best: dict[str, float] = defaultdict(lambda: np.inf)
@@ -52,10 +55,22 @@ def test_the_readme_has_the_means(ends: dict[str, list[float]]) -> None:
 
 
 def test_the_page_counts_what_was_recorded() -> None:
-    tables = [read_table(path) for path in sorted(RECORDED.glob("*.npz"))]
+    tables = [read_table(path) for path in (UNIFORM, WHOLE)]
     epochs = np.concatenate([table.arrays["epochs"] for table in tables])
     hours = sum(float(table.arrays["seconds"].sum()) for table in tables) / 3600
     text = " ".join(PAGE.split())
     assert f"{len(epochs):,} evaluations of the joint problem, four trainings each" in text
     assert f"{(epochs == 1).sum()} of 1 epoch and {(epochs == FULL).sum():,} of 3" in text
     assert f"{hours:.1f} core-hours" in text
+
+
+def test_what_the_surrogate_was_fitted_to_is_a_part_of_the_comparison() -> None:
+    """Of each run, its first trials."""
+    fitted, whole = (
+        {
+            (result.run, result.trial.id): (result.trial, result.evaluation)
+            for result in map(table.result, range(len(table)))
+        }
+        for table in map(read_table, (FITTED, WHOLE))
+    )
+    assert fitted == {key: whole[key] for key in fitted}
