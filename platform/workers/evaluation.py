@@ -135,7 +135,7 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
             is_valid, expected = isinstance(value, Conditions | None), "Conditions or None"
         elif name in ("diverged", "extrapolated"):
             is_valid, expected = isinstance(value, bool), "True or False"
-        elif name == "system_metrics":
+        elif name in ("files", "system_metrics"):
             is_valid, expected = isinstance(value, Mapping), "a mapping"
         else:
             is_unknown = value is None and name in ("flops", "flops_ratio")
