@@ -15,7 +15,7 @@ in the interval that the predicted deviation gives, around the mean of the other
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 PARTS = 10
 LEVELS, DRAWS = (0.5, 0.9), 20
 FAR = 0.95
-"""So many of the recorded trainings are not far from the others."""
+"""The share of the recorded trainings that are not far from the others."""
 HEAD_OF_ACCURACY = (
     "| predicted results | number | R2 of log error | tau | tau of the best hundred | of the best tenth |",
     "|---|---|---|---|---|---|",
@@ -228,7 +228,7 @@ class Recorded:
         """Fit models to these rows."""
         return self.fit_rows(self.X[rows], {name: target[rows] for name, target in self.targets.items()})
 
-    def predict(self, models: dict[str, Trees], rows: NDArray[np.bool_]) -> dict[str, Floats]:
+    def predict(self, models: Mapping[str, Trees], rows: NDArray[np.bool_]) -> dict[str, Floats]:
         """Predict these rows."""
         return {name: np.array([trees.predict(x) for x in self.X[rows]]) for name, trees in models.items()}
 
@@ -240,7 +240,7 @@ def arrange(observations: Sequence[Observation], features: Features) -> Recorded
 
 
 def place_points(recorded: Recorded) -> RecordedPoints:
-    """Return the results at full fidelity as points; FAR of them are within the limit from one that is another's."""
+    """Return the results at full fidelity as points. The limit: FAR of them have another training within it."""
     X, groups = recorded.X[recorded.is_full], recorded.groups[recorded.is_full]
     deviations = recorded.X.std(axis=0, dtype=float)
     points = RecordedPoints(np.ascontiguousarray(X.T), np.where(deviations > 0, deviations, np.inf), np.inf)
@@ -291,7 +291,7 @@ def lines_of_accuracy(recorded: Recorded, weight: float) -> Iterator[str]:
         predicted = predict_optimizer(recorded, optimizer)
         kept = {name: values[full[rows]] for name, values in predicted.items()}
         yield line_of_accuracy(f"{optimizer}, by the others", recorded, rows & full, kept, weight)
-    yield line_of_noise_alone(recorded, full, of_full, weight)
+    yield line_of_noise_alone("a perfect prediction, by the noise alone", recorded, full, of_full, weight)
     yield ""
     yield from lines_of_noise(recorded, every)
 
@@ -307,16 +307,12 @@ def line_of_accuracy(label: str, recorded: Recorded, rows: Any, predicted: dict[
     return f"| {label} | {len(truth)} | {r2:.2f} | " + " | ".join(f"{tau:.2f}" for tau in taus) + " |"
 
 
-def line_of_noise_alone(recorded: Recorded, rows: Any, predicted: dict[str, Floats], weight: float) -> str:
-    """Return the last row of the table: what the noise leaves of a prediction that is the truth."""
+def line_of_noise_alone(label: str, recorded: Recorded, rows: Any, predicted: dict[str, Floats], weight: float) -> str:
+    """Return a row of the table: what the noise leaves of predictions that are the truth."""
     chosen = [one for one, kept in zip(recorded.observations, rows, strict=True) if kept]
     ratios = weight * np.array([one.flops_ratio for one in chosen])
     taus = taus_of_truth(predicted, ratios, len(chosen[0].errors))
-    return (
-        f"| a perfect prediction, by the noise alone | {len(chosen)} | – | "
-        + " | ".join(f"{tau:.2f}" for tau in taus)
-        + " |"
-    )
+    return f"| {label} | {len(chosen)} | – | " + " | ".join(f"{tau:.2f}" for tau in taus) + " |"
 
 
 def taus_of_best(predicted: Floats, truth: Floats) -> list[float]:

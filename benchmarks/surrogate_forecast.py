@@ -1,13 +1,12 @@
 """How well the surrogate of the joint problem predicts what was recorded after it was fitted.
 
-    python benchmarks/surrogate_forecast.py benchmarks/results/recorded/joint_comparison_60.npz
+    python benchmarks/surrogate_forecast.py
 
-Every result at full fidelity whose network and schedule, the same up to symmetries, are in none of the files that the
-surrogate was fitted to; of each optimizer and of all, in the columns of `surrogate.py validate`. Unlike there, nothing
-is fitted: these are the predictions of `joint_recorded`.
+The table has the columns of `surrogate.py validate`, for all later results and for those of each optimizer, and under
+each what the noise would leave of perfect predictions. Nothing is fitted here: `joint_recorded` predicts. A later result
+is at full fidelity, and its network and schedule are, up to symmetries, in none of the files that it was fitted to.
 """
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,8 @@ from fmnas.trainers.surrogate.problem import FILE
 RECORDED = Path(__file__).parent / "results" / "recorded"
 FITTED = (RECORDED / "uniform_800_images_3_epochs.npz", RECORDED / "joint_comparison.npz")
 """What `joint_recorded` was fitted to."""
+LATER = RECORDED / "joint_comparison_60.npz"
+"""The second half of the comparison; the first is in it, too."""
 
 
 def find_later(recorded: Recorded, fitted: int) -> NDArray[np.bool_]:
@@ -31,25 +32,20 @@ def find_later(recorded: Recorded, fitted: int) -> NDArray[np.bool_]:
 
 def lines_of_forecast(recorded: Recorded, later: NDArray[np.bool_], surrogate: Surrogate) -> Iterator[str]:
     """Yield a table of how well later results are predicted."""
-    weight = surrogate.facts.flops_weight
-    models = dict(surrogate.models)
+    weight, models = surrogate.facts.flops_weight, surrogate.models
     yield from HEAD_OF_ACCURACY
-    every = recorded.predict(models, later)
-    yield line_of_accuracy("all", recorded, later, every, weight)
-    for optimizer in sorted({one.optimizer for one, kept in zip(recorded.observations, later, strict=True) if kept}):
-        rows = later & recorded.optimizer_is(optimizer)
-        yield line_of_accuracy(optimizer, recorded, rows, recorded.predict(models, rows), weight)
-    yield line_of_noise_alone(recorded, later, every, weight)
+    optimizers = sorted({one.optimizer for one, kept in zip(recorded.observations, later, strict=True) if kept})
+    for label, rows in {"all": later, **{name: later & recorded.optimizer_is(name) for name in optimizers}}.items():
+        predicted = recorded.predict(models, rows)
+        yield line_of_accuracy(label, recorded, rows, predicted, weight)
+        yield line_of_noise_alone(f"{label}, by the noise alone", recorded, rows, predicted, weight)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+", help="of results that were recorded later")
-    arguments = parser.parse_args()
     surrogate = read_surrogate(FILE)
     fitted = read_observations([read_table(path) for path in FITTED])
-    every = read_observations([read_table(path) for path in (*FITTED, *arguments.files)])
+    every = read_observations([read_table(path) for path in (*FITTED, LATER)])
     recorded = arrange(every, surrogate.features)
     print("\n".join(lines_of_forecast(recorded, find_later(recorded, len(fitted)), surrogate)))
 

@@ -1,8 +1,8 @@
 """Whether simulated runs say what real ones say: the difference of each pair of optimizers, in both.
 
     fmnas run joint_recorded
-    unzip benchmarks/results/recorded/joint_comparison.zip -d runs/joint_comparison
-    python benchmarks/verdicts.py runs/joint_comparison runs/joint_recorded --epochs 90
+    unzip benchmarks/results/recorded/joint_comparison.zip -d runs/joint_published
+    python benchmarks/verdicts.py runs/joint_published runs/joint_recorded --epochs 180
 
 Differences are of the best objectives after as many epochs, mean over the repeats, with 95% bootstrap intervals; all
 pairs. Also Kendall's tau of the optimizers' means at a third, two thirds and all of these epochs.

@@ -16,7 +16,7 @@ from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.contract import NotRecordedError
 from fmnas.trainers.images.network import count_flops, flops_ratio
 from fmnas.trainers.split import GUESSING_ERROR
-from fmnas.trainers.surrogate.features import BY_CAPACITY, describe_cell, describe_schedule
+from fmnas.trainers.surrogate.features import BY_CAPACITY, RecordedPoints, describe_cell, describe_schedule
 from fmnas.trainers.surrogate.model import MODELS, Surrogate, read_surrogate, write_surrogate
 from fmnas.trainers.surrogate.problem import FILE, JOINT_RECORDED
 from fmnas.trainers.surrogate.trees import Trees
@@ -187,3 +187,20 @@ def test_no_training_library_is_needed() -> None:
         "assert not {'torch', 'ray', 'mlflow', 'sklearn'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+POINTS = RecordedPoints(
+    np.array([[0.0, 2.0], [10.0, 30.0], [5.0, 5.0]], dtype=np.float32), np.array([1.0, 10.0, np.inf]), 0.6
+)
+"""Two points of three features, the last of which never varies."""
+
+
+def test_a_distance_is_a_root_mean_square_of_standard_deviations() -> None:
+    x = np.array([3.0, 30.0, 7.0], dtype=np.float32)
+    assert POINTS.distances(x) == pytest.approx([np.sqrt((9 + 4) / 3), np.sqrt(1 / 3)])
+
+
+def test_what_is_far_is_far_from_all() -> None:
+    near, far = (np.array([value, 30.0, 5.0], dtype=np.float32) for value in (3.0, 3.1))
+    assert not POINTS.are_far_from(near)
+    assert POINTS.are_far_from(far)

@@ -156,7 +156,8 @@ class RecordedPoints:
 
     def distances(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the distance of features [F] to each point [n]: the root mean square of the scaled differences."""
-        squares = np.square(self._points - (x / self.scale)[:, None])
+        squares = self._points - (x / self.scale)[:, None]
+        np.square(squares, out=squares)
         return np.asarray(np.sqrt(squares.sum(axis=0) / len(x)))  # feature by feature: in a fixed order
 
     def are_far_from(self, x: NDArray[np.float32]) -> bool:

@@ -7,7 +7,7 @@ It predicts four numbers by ensembles of trees (`trees.py`) from the features of
 the logarithm of its error over seeds, the logarithm of its standard deviation, the share of seeds that guess or
 diverge, and the logarithm of the seconds of its longest training. The error of a seed is drawn: that of guessing with
 this share, else a log-normal number. So an evaluation has the noise of a real one. FLOPs are exact. Seconds grow with
-the epochs: a trial costs these and `facts.overhead` more. An evaluation says whether it is far from all recorded ones.
+the epochs: a trial costs these and `facts.overhead` more. Far from all recorded trainings it is `extrapolated`.
 """
 
 import io
@@ -58,14 +58,14 @@ class Facts:
 class Prediction:
     """Of a training: mean and standard deviation over seeds of the logarithm of its error; share of seeds that guess.
 
-    seconds: of all seeds and epochs. is_far: from all recorded trainings.
+    seconds: of all seeds and epochs. extrapolated: whether the training is far from all recorded ones.
     """
 
     log_error: float
     deviation: float
     guessing: float
     seconds: float
-    is_far: bool
+    extrapolated: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +95,8 @@ class Surrogate:
         most, overhead = self.facts.epochs, self.facts.overhead
         whole = self.features.vector(trial.configuration, most, most)
         seconds = exp(self.models[SECONDS].predict(whole)) * (overhead + trial.epochs) / (overhead + most)
-        is_far = self.recorded.are_far_from(whole)
-        return Prediction(error, exp(spread), min(max(guessing, 0.0), 1.0), seconds, is_far)
+        extrapolated = self.recorded.are_far_from(whole)
+        return Prediction(error, exp(spread), min(max(guessing, 0.0), 1.0), seconds, extrapolated)
 
     def draw(self, trial: Trial) -> Evaluation:
         """Return an evaluation of a trial, drawn by its seed: the same for the same trial."""
@@ -118,7 +118,7 @@ class Surrogate:
             flops_ratio=ratio,
             seconds=prediction.seconds,
             diverged=any(guesses),
-            extrapolated=prediction.is_far,
+            extrapolated=prediction.extrapolated,
         )
 
     def _round(self, error: float) -> float:

@@ -1,12 +1,12 @@
-"""How many repeats a difference needs to be shown: the power of the report's test, by what a run directory has.
+"""The power of a report's paired test: how many repeats a difference needs, given how much those of a run vary.
 
     fmnas run joint_recorded
-    python benchmarks/repeats_needed.py runs/joint_recorded [--against bo-fm] [--evaluations 60]
+    python benchmarks/power.py runs/joint_recorded [--against bo-fm]
 
-An experiment of n repeats is n differences between one optimizer and another, drawn with replacement from those of the
-run directory. From these their mean is taken and the true difference of the row is added. Each other optimizer's
-differences are drawn as often. Shown: p < 0.05 in the paired test, with Holm's correction where it is hardest: divided
-by the number of others. The mean over DRAWS experiments.
+An experiment of n repeats is n differences of final objectives between one optimizer and another, drawn with
+replacement from those of the run directory and shifted: the first is truly lower by the difference of the row. The
+differences to each other optimizer are drawn equally often. The test shows a difference if p < 0.05 / the number of
+others, which is Holm's level for the smallest p. The table has the share of DRAWS experiments that show it.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def find_residuals(values: Values, reference: str) -> list[Floats]:
 def measure_power(
     residuals: Sequence[Floats], difference: float, repeats: int, rng: np.random.Generator, draws: int = DRAWS
 ) -> float:
-    """Return the share of experiments that show the difference; the others' residuals are drawn in turn."""
+    """Return the share of experiments that show the difference. residuals: to each other optimizer."""
     level = LEVEL / len(residuals)
     drawn = (rng.choice(residuals[i % len(residuals)], repeats) for i in range(draws))
     return float(np.mean([signed_rank_p(one - difference) < level for one in drawn]))
@@ -59,12 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--against", default="bo-fm")
-    parser.add_argument("--evaluations", type=int, help="that each run has spent; default: all")
     arguments = parser.parse_args()
     run = load_run(arguments.folder)
-    budget = run.summary.budget
-    epochs = (arguments.evaluations or budget.evaluations) * budget.epochs_per_evaluation
-    residuals = find_residuals(values_at(run.curves, epochs), arguments.against)
+    residuals = find_residuals(values_at(run.curves, run.summary.budget.epochs), arguments.against)
     print("\n".join(lines_of_power(residuals, np.random.default_rng(0))))
 
 

@@ -1,8 +1,8 @@
 """The power of the test: none without repeats, all with many; its level without a difference."""
 
 import numpy as np
+import power
 import pytest
-import repeats_needed as power
 
 RESIDUALS = [np.random.default_rng(0).normal(size=400), np.random.default_rng(1).normal(size=400)]
 
