@@ -3,8 +3,8 @@
     python benchmarks/surrogate_forecast.py
 
 The table has the columns of `surrogate.py validate`, for all later results and for those of each optimizer, and under
-each what the noise would leave of perfect predictions. Nothing is fitted here: `joint_recorded` predicts. A later result
-is at full fidelity, and its network and schedule are, up to symmetries, in none of the files that it was fitted to.
+each what the noise would leave of perfect predictions. Nothing is fitted here: `joint_recorded` predicts. Later results
+are at full fidelity, and of networks and schedules that are, up to symmetries, in none of the files of its fit.
 """
 
 from collections.abc import Iterator
