@@ -136,7 +136,7 @@ def trials_table(results: Iterable[TrialResult], seeds: int) -> "pd.DataFrame":
     results = list(results)
     values = max((len(result.evaluation.values) for result in results if result.evaluation), default=0)
     table = pd.DataFrame([result.to_row(seeds, values) for result in results])
-    if results and not table["extrapolated"].any():
+    if results and not table["extrapolated"].any():  # as of every real training
         table = table.drop(columns="extrapolated")
     whole = [] if any(result.epochs % 1 for result in results) else ["epochs"]
     integers = table.columns.intersection([*whole, "trial", "parent", "flops", "attempt", "repeat"])
