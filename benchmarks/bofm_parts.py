@@ -208,8 +208,8 @@ class Arm:
 
     correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
     they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
-    an improvement has to exceed, in standard deviations of the modeled objectives; as "step", the least difference of
-    two objectives, if the lowest was found twice. The defaults are those of BO-FM.
+    an improvement has to exceed, in standard deviations of the modeled objectives; as "ties" or "root", the least
+    difference of two objectives, times m - 1 or its root, if the lowest was found m times. The defaults are BO-FM's.
     """
 
     safeguard: str = "none"
@@ -275,19 +275,18 @@ class PartsBOFM(BOFM):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
-        return LogEI(float(y.min()) - (self._step(y.numpy()) if self.arm.margin == "step" else float(self.arm.margin)))
+        of_ties = self.arm.margin in ("ties", "root")
+        return LogEI(float(y.min()) - (self._steps(y.numpy()) if of_ties else float(self.arm.margin)))
 
-    def _step(self, modeled: np.ndarray) -> float:
-        """The least difference of two objectives, on the scale of the model, if the lowest one was found twice."""
+    def _steps(self, modeled: np.ndarray) -> float:
+        """The margin by ties, on the scale of the model."""
         y = self.objectives()
         order = y.argsort()
         gaps = np.diff(y[order])
         differ = gaps > 1e-9 * np.ptp(y)  # more than rounding
-        if differ[0]:
-            return 0.0
-        lowest, next_lowest = order[0], order[differ.argmax() + 1]
-        slope = (modeled[next_lowest] - modeled[lowest]) / (y[next_lowest] - y[lowest])
-        return float(slope * gaps[differ].min())
+        more = int(differ.argmax())  # times that the lowest was found again
+        slope = (modeled[order[more + 1]] - modeled[order[0]]) / (y[order[more + 1]] - y[order[0]])
+        return float(slope * gaps[differ].min() * (more if self.arm.margin == "ties" else math.sqrt(more)))
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
         """The arm's way with configurations that were tried."""
