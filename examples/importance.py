@@ -31,10 +31,10 @@ if __name__ == "__main__":
         sys.exit("usage: python examples/importance.py STORAGE EXPERIMENT/OPTIMIZER")
     storage, runs = sys.argv[1:]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = optuna.get_all_study_names(storage)
-    names = [name for name in found if name.startswith(f"{runs}/")]
+    studies = optuna.get_all_study_names(storage)
+    names = [name for name in studies if name.startswith(f"{runs}/")]
     if not names:
-        sys.exit(f"{storage} has no study {runs}/repeat-0; it has: {', '.join(found) or 'none'}")
+        sys.exit(f"{storage} has no study {runs}/repeat-0; it has: {', '.join(studies) or 'none'}")
     repeats = [explained_shares(optuna.load_study(study_name=name, storage=storage)) for name in names]
     shares = {variable: np.array([repeat[variable] for repeat in repeats]) for variable in repeats[0]}
     print(f"share of the objective's variance, {len(repeats)} repeats of {runs}")

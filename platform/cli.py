@@ -40,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tune_malloc()  # suggestions and trainings allocate large buffers; the process is the command's
     try:
         parser, names = _make_parser()
-        given = sys.argv[1:] if arguments is None else arguments
-        if not given:
+        words = sys.argv[1:] if arguments is None else arguments
+        if not words:
             parser.exit(ExitCode.WRONG_INPUT, parser.format_help())
-        similar = get_close_matches(given[0].lower(), names, n=2)
-        if similar and given[0] not in names and not given[0].startswith("-"):
-            parser.error(f"{given[0]!r}: unknown command; did you mean {' or '.join(map(repr, similar))}?")
+        similar = get_close_matches(words[0].lower(), names, n=2)
+        if similar and words[0] not in names and not words[0].startswith("-"):
+            parser.error(f"{words[0]!r}: unknown command; did you mean {' or '.join(map(repr, similar))}?")
         parsed = vars(parser.parse_args(arguments))
         command = parsed.pop("command")
         try:

@@ -54,11 +54,11 @@ def run_checks(address: str | None) -> Iterator[CheckResult]:
 
 def _check_packages() -> Iterator[CheckResult]:
     missing = [name for name in required_packages() if package_version(name) is None]
-    found = f"not installed: pip install {' '.join(missing)}" if missing else "all required ones are installed"
-    yield CheckResult("packages", not missing, found)
+    result = f"not installed: pip install {' '.join(missing)}" if missing else "all required ones are installed"
+    yield CheckResult("packages", not missing, result)
     missing = [f"for {use}: {install_command(name)}" for name, use in OPTIONAL.items() if find_spec(name) is None]
-    found = f"not installed; {'; '.join(missing)}" if missing else "all installed"
-    yield CheckResult("optional packages", True, found)
+    result = f"not installed; {'; '.join(missing)}" if missing else "all installed"
+    yield CheckResult("optional packages", True, result)
 
 
 def _check_gpus() -> Iterator[CheckResult]:

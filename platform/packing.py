@@ -76,13 +76,13 @@ def write_pack(directory: RunDirectory, out: Path, say: Callable[[str], None]) -
 
 def derived_files(directory: RunDirectory, state: ExperimentState) -> dict[str, str]:
     """Name -> text of the files that follow from the journal: the space, and the tables as CSV."""
-    found = report_input(directory, state)
-    results = compute_results(found.trials, found.context)
+    inputs = report_input(directory, state)
+    results = compute_results(inputs.trials, inputs.context)
     space = json.dumps(state.experiment.problem.space.to_dict(), indent=2) + "\n"
     tables = {f"report/{name}": table for name, table in report_tables(results.summary, results.curves).items()}
-    tables["trials"] = found.trials
-    if found.context.retrained is not None:
-        tables["retrained"] = found.context.retrained
+    tables["trials"] = inputs.trials
+    if inputs.context.retrained is not None:
+        tables["retrained"] = inputs.context.retrained
     texts = {f"{name}.csv": table.to_csv(index=False, lineterminator="\n") for name, table in tables.items()}
     return {SPACE: space, **texts}
 

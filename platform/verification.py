@@ -126,10 +126,10 @@ def _run_check(name: str, check: Callable[[Unpacked], str], unpacked: Unpacked) 
 
 
 def _check_hashes(unpacked: Unpacked) -> str:
-    given = unpacked.files[SUMS].decode(errors="replace").splitlines()
+    packed = unpacked.files[SUMS].decode(errors="replace").splitlines()
     expected = format_sums(unpacked.files).splitlines()
-    if sorted(given) != sorted(expected):
-        wrong = [line.split("  ")[1] for line in expected if line not in given] or ["a file that is missing"]
+    if sorted(packed) != sorted(expected):
+        wrong = [line.split("  ")[1] for line in expected if line not in packed] or ["a file that is missing"]
         raise RunDirectoryError(f"{SUMS} has another hash, or none, of {', '.join(wrong)}")
     return f"files = {len(expected)}"
 
@@ -146,22 +146,22 @@ def _check_journal(unpacked: Unpacked) -> str:
 def _check_tables(unpacked: Unpacked) -> str:
     """Compute space and tables again. Raises RunDirectoryError, naming the first that differs."""
     computed = derived_files(unpacked.directory, unpacked.state)
-    given = {name: text.decode() for name, text in unpacked.files.items() if name == SPACE or name.endswith(".csv")}
-    if unknown := sorted({*given} - {*computed}):
+    packed = {name: text.decode() for name, text in unpacked.files.items() if name == SPACE or name.endswith(".csv")}
+    if unknown := sorted({*packed} - {*computed}):
         raise RunDirectoryError(f"tables that this fmnas does not compute from the journal: {', '.join(unknown)}")
-    for name in sorted(given):  # a later fmnas may compute more
+    for name in sorted(packed):  # a later fmnas may compute more
         text = computed[name]
         find = find_difference if name != SPACE else lambda *_: "another space"
-        if text != given[name] and (difference := find(given[name], text)):
+        if text != packed[name] and (difference := find(packed[name], text)):
             packages = read_environment(unpacked.directory).get("packages") or {}
             versions = f"run by fmnas {packages.get('fmnas')}, verified by {package_version('fmnas')}"
             raise RunDirectoryError(f"{name}, {difference}, by the journal ({versions})")
-    return f"tables = {len(given) - 1}, equal to those of the journal"
+    return f"tables = {len(packed) - 1}, equal to those of the journal"
 
 
-def find_difference(given: str, computed: str) -> str:
+def find_difference(packed: str, computed: str) -> str:
     """Where two CSV texts differ by more than ROUNDING, and how; empty if nowhere."""
-    table, other = (pd.read_csv(StringIO(text), dtype=str, keep_default_na=False) for text in (given, computed))
+    table, other = (pd.read_csv(StringIO(text), dtype=str, keep_default_na=False) for text in (packed, computed))
     if [*table] != [*other]:
         return f"columns {', '.join(map(str, table))}, but {', '.join(map(str, other))}"
     if len(table) != len(other):

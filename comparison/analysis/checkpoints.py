@@ -148,13 +148,13 @@ def mean_ranks(values: Values) -> dict[str, float]:
 
 def targets(curves: pd.DataFrame, last: Checkpoint) -> list[Target]:
     """Targets: each optimizer's mean at the last checkpoint. When did each repeat of each first reach that mean?"""
-    within, found = curves[curves["epochs"] <= last.epochs], []
+    within, reached = curves[curves["epochs"] <= last.epochs], []
     for mean, name in ((row.mean, row.optimizer) for row in last.rows if not np.isnan(row.mean)):
         below = within[is_at_most(within["incumbent"].to_numpy(dtype=float), mean)]
         by_repeat = _by_repeat(curves, below.drop_duplicates("run").set_index("run")["evaluations"])
         rows = tuple(_reached(row.optimizer, by_repeat[row.optimizer]) for row in last.rows)
-        found.append(Target(mean, f"{name}'s mean at {last.share:.0%}", rows))
-    return found
+        reached.append(Target(mean, f"{name}'s mean at {last.share:.0%}", rows))
+    return reached
 
 
 def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> int:

@@ -36,9 +36,9 @@ def format_unknown(key: str, value: str, allowed: Sequence[str], command: str) -
     return f"{key} = {format_value(value)}: unknown; {hint} (`{command}`)."
 
 
-def ask_similar(given: str, names: Sequence[str]) -> str:
-    """A question about the names that are similar to what was given, if any: "did you mean NAME?"."""
-    similar = get_close_matches(given.lower(), names, n=2, cutoff=0.7)
+def ask_similar(name: str, names: Sequence[str]) -> str:
+    """A question about the names that are similar to a name, if any: "did you mean NAME?"."""
+    similar = get_close_matches(name.lower(), names, n=2, cutoff=0.7)
     return f"did you mean {' or '.join(similar)}?" if similar else ""
 
 

@@ -35,7 +35,7 @@ def save_model(directory: RunDirectory, run: str, files: Mapping[str, bytes]) ->
 
 def saved_models(directory: RunDirectory, ledger: Ledger, settings: RetrainSettings | None = None) -> dict[str, Path]:
     """Return run -> the folder of its retrained incumbent, if that was saved. settings: default: the latest."""
-    settings, found = settings or ledger.retrain_settings, {}
+    settings, folders = settings or ledger.retrain_settings, {}
     for run, retrained in ledger.current_retrained(settings).items():
         best, folder = ledger.runs[run].best, directory.models / run
         assert best is not None
@@ -47,5 +47,5 @@ def saved_models(directory: RunDirectory, ledger: Ledger, settings: RetrainSetti
             "test_errors": list(retrained.errors),
         }
         if expected.items() <= read_json(folder / FACTS).items():
-            found[run] = folder
-    return found
+            folders[run] = folder
+    return folders

@@ -42,8 +42,8 @@ def fashion_mnist_set(root: str | Path | None = None) -> ImageSet:
     root: the folder with the data; None: FMNAS_DATA, or the usual places if that is not set. Raises DataError: data are
     missing or damaged.
     """
-    given = root or os.environ.get("FMNAS_DATA")
-    return find_fashion_mnist(Path(given) if given else None, default_cache())
+    folder = root or os.environ.get("FMNAS_DATA")
+    return find_fashion_mnist(Path(folder) if folder else None, default_cache())
 
 
 def digits_set() -> ImageSet:
