@@ -204,12 +204,10 @@ def draw_parameters(posterior: Posterior, rng: np.random.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Arm:
-    """Levels of the factors, and of three parts that the array does not have:
+    """Levels of the factors, and of two parts that the array does not have. The defaults are those of BO-FM.
 
-    correlation: of the priors. tried: what happens to configurations that were tried, where all variables are discrete:
-    they are skipped after the search, excluded from its moves, or replaced by the best untried neighbour. margin: what
-    an improvement has to exceed, in standard deviations of the modeled objectives; as "ties" or "root", the least
-    difference of two objectives, times m - 1 or its root, if the lowest was found m times. The defaults are BO-FM's.
+    correlation: of the priors. margin: what an improvement has to exceed, in standard deviations of the modeled
+    objectives.
     """
 
     safeguard: str = "none"
@@ -218,7 +216,6 @@ class Arm:
     kernel: str = "blended"
     search: str = "6"
     correlation: str = "0.5"
-    tried: str = "skipped"
     margin: str = "0"
 
     @property
@@ -235,23 +232,6 @@ class Arm:
 
 
 ARMS = [Arm(*(levels[int(digit) - 1] for levels, digit in zip(FACTORS.values(), row, strict=True))) for row in ARRAY]
-
-
-class UntriedRegion(Region):
-    """A whole space of discrete variables, without moves to the vertices that were tried [n, P]."""
-
-    def __init__(self, space: Space, tried: Tensor) -> None:
-        super().__init__(space)
-        self._tried = tried
-
-    def neighbours(self, points: Points) -> Tensor:
-        allowed = super().neighbours(points)
-        differ = points.V[:, None] != self._tried  # [S, n, P]
-        start, which = (differ.sum(-1) == 1).nonzero(as_tuple=True)
-        p = differ[start, which].long().argmax(-1)
-        offsets = torch.tensor([0, *(len(v.vertices) for v in self.space.discrete)]).cumsum(0)
-        allowed[start, offsets[p] + self._tried[which, p]] = False
-        return allowed
 
 
 class PartsBOFM(BOFM):
@@ -275,33 +255,7 @@ class PartsBOFM(BOFM):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
-        of_ties = self.arm.margin in ("ties", "root")
-        return LogEI(float(y.min()) - (self._steps(y.numpy()) if of_ties else float(self.arm.margin)))
-
-    def _steps(self, modeled: np.ndarray) -> float:
-        """The margin by ties, on the scale of the model."""
-        y = self.objectives()
-        order = y.argsort()
-        gaps = np.diff(y[order])
-        differ = gaps > 1e-9 * np.ptp(y)  # more than rounding
-        more = int(differ.argmax())  # times that the lowest was found again
-        slope = (modeled[order[more + 1]] - modeled[order[0]]) / (y[order[more + 1]] - y[order[0]])
-        return float(slope * gaps[differ].min() * (more if self.arm.margin == "ties" else math.sqrt(more)))
-
-    def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """The arm's way with configurations that were tried."""
-        if self.arm.tried == "skipped" or self.space.continuous:
-            return super().candidates(surface, state)
-        region = UntriedRegion(self.space, Points.from_encoded(self.space, state.known).V)
-        starts = start_points(surface, region, state)
-        if self.arm.tried == "excluded":
-            improved, _ = alternating_search(surface, region, starts, state.settings)
-            return improved.concat(starts)
-        improved, _ = alternating_search(surface, Region(self.space), starts, state.settings)
-        new = torch.from_numpy(is_new(improved.to_encoded(self.space), state.known))
-        V, _ = surface.best_neighbours(improved, region)
-        untried = Points(improved.C, torch.where(new[:, None], improved.V, V)).concat(starts)
-        return untried.select(surface.value(untried).argsort(descending=True))
+        return LogEI(float(y.min()) - float(self.arm.margin))
 
     def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
         """Averaged, guarded or plain."""
