@@ -11,8 +11,7 @@ three of them and 100 random points. Scores of a fit, which do not depend on its
 - gain: how much the candidate with the largest expected improvement improves on the best, as a share of what the best
   candidate would
 
-An arm is one of bofm_parts.py, by its name; `fit=every` averages over draws of the parameters. Runs decide; this says
-where to look, in a small part of the time.
+An arm is one of bofm_parts.py, by its name. Runs decide; this says where to look, in a small part of the time.
 """
 
 import argparse
@@ -23,14 +22,13 @@ from pathlib import Path
 import numpy as np
 import suite
 import torch
-from bofm_parts import Arm, PartsBOFM, draw_parameters
+from bofm_parts import Arm, PartsBOFM
 
 from fmnas.baselines import RegularizedEvolution
 from fmnas.baselines.mutation import mutate_feasibly, mutation_for
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.process import Posterior
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import RANDOM
 
@@ -79,18 +77,14 @@ def score(arm: Arm, name: str, seed: int, data: tuple[History, Points, np.ndarra
     y, rng = optimizer.objectives(), np.random.default_rng(seed)
     for _ in range(3):  # as in a loop, the warping settles over asks
         posterior = optimizer._fit(y, rng).posterior
-    etas = draw_parameters(posterior, rng) if arm.fit == "every" else [posterior.eta]
-    predictions = [Posterior(posterior.likelihood, eta).predict(pool) for eta in etas]
+    mean, variance = posterior.predict(pool)
     levels = np.quantile(y, QUANTILES)
     z = np.interp(levels, np.sort(y), np.sort(posterior.likelihood.y.numpy()))  # the warping keeps the order
     below = np.stack([values < level for level in levels])  # [Q, m]
-    P = torch.stack(
-        [torch.special.ndtr((torch.from_numpy(z)[:, None] - mean) / variance.sqrt()) for mean, variance in predictions]
-    ).mean(0)
+    P = torch.special.ndtr((torch.from_numpy(z)[:, None] - mean) / variance.sqrt())
     P = P.clamp(SMALLEST, 1 - SMALLEST).numpy()
     losses = -np.where(below, np.log(P), np.log(1 - P)).mean(1)
-    acquisition = LogEI(float(z[0]))
-    utility = torch.stack([acquisition.value(mean, variance.sqrt()) for mean, variance in predictions]).logsumexp(0)
+    utility = LogEI(float(z[0])).value(mean, variance.sqrt())
     best = float(y.min())
     room = best - values.min()
     gain = max(0.0, best - values[int(utility.argmax())]) / room if room > 0 else np.nan

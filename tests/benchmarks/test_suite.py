@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import suite
 import torch
-from bofm_parts import ARMS, FACTORS, KERNELS, Arm, build_arm, draw_from_prior, profile_likelihood
+from bofm_parts import KERNELS, Arm, build_arm
 from model_quality import lines_of_table, read_rows
 from scipy.stats import rankdata
 
 from fmnas.comparison.analysis.across_problems import compare_overall
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.fm_kernel import FMKernel
-from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, ParameterVector
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood
 from fmnas.search_spaces import Nominal, Real, Space
@@ -49,45 +48,19 @@ def test_the_default_arm_is_bo_fm() -> None:
             optimizer.tell(trial, problem.trainer.evaluate(trial))
 
 
-def test_the_arms_are_an_orthogonal_array() -> None:
-    assert len(set(ARMS)) == 18
-    levels = {factor: list(dict.fromkeys(values)) for factor, values in FACTORS.items()}
-    for first in FACTORS:
-        for second in FACTORS:
-            for one in levels[first]:
-                share = sum(getattr(arm, first) == one for arm in ARMS) / 18
-                for other in levels[second] if first != second else ():
-                    both = sum(getattr(arm, first) == one and getattr(arm, second) == other for arm in ARMS)
-                    assert both == share * sum(getattr(arm, second) == other for arm in ARMS)
-
-
-@pytest.mark.parametrize("arm", [Arm(), Arm(fit="every", correlation="0"), *ARMS], ids=lambda arm: arm.name)
+@pytest.mark.parametrize("arm", [Arm(), Arm(kernel="plain", warpings="5")], ids=lambda arm: arm.name)
 def test_an_arm_has_its_name(arm: Arm) -> None:
     assert Arm.from_name(arm.name) == arm
 
 
-def test_draws_of_the_prior_are_correlated_as_it_is() -> None:
-    parameters = [
-        Parameter("beta", 3, (1e-3, 1e3), Constant(1.0), LogNormal(2.0, 1.5, correlation=0.5)),
-        Parameter("odds", 1, (1e-3, 1e3), Constant(1.0), LogNormal(1.0, 0.5)),
-    ]
-    draws = draw_from_prior(ParameterVector(parameters), 40_000, np.random.default_rng(0)).numpy()
-    expected = np.zeros((4, 4))
-    expected[:3, :3] = 2.25 * (0.5 + 0.5 * np.eye(3))
-    expected[3, 3] = 0.25
-    np.testing.assert_allclose(np.cov(draws.T), expected, atol=0.06)
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_likelihood_without_a_gradient_is_that_of_a_fit(kernel: str) -> None:
+def test_the_likelihood_has_the_gradient_of_its_weight(kernel: str) -> None:
     space = Space([Real("x", 0, 1), Nominal("a", list("abc")), Nominal("b", [0, 1])])
     rng = np.random.default_rng(0)
     points = Points.from_encoded(space, space.sample_encoded(rng, 12))
     likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), points, torch.from_numpy(rng.standard_normal(12)))
     eta = likelihood.parameters.starts(rng, 3)
-    value, gradient = likelihood(eta, torch.arange(3))
-    constant = 0.5 * 12 * (np.log(2 * np.pi) + 1)
-    np.testing.assert_allclose(profile_likelihood(likelihood, eta), -12 * value + constant, rtol=1e-9)
+    _, gradient = likelihood(eta, torch.arange(3))
     step = torch.zeros_like(eta[0])
     step[-2] = 1e-6  # of the weight of the additive terms
     above, below = (likelihood(eta + sign * step, torch.arange(3))[0] for sign in (1, -1))
