@@ -7,7 +7,6 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 
 | part | levels, the default first |
 |---|---|
-| safeguard | none; rarest: with probability 0.1 the rarest value of a nominal variable |
 | warpings | 26; 5; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
 | search | 6 starts of 600 points; 20 of 2,000 |
@@ -20,7 +19,6 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import suite
 import torch
 from torch import Tensor
@@ -37,19 +35,9 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedLaplacian,
 )
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
-from fmnas.optimizers.gp.points import Points, is_new
-from fmnas.optimizers.gp.process import Posterior
-from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import (
-    SearchSettings,
-    Surface,
-    sample_near,
-)
-from fmnas.optimizers.optimizer import Suggestion
-from fmnas.search_spaces import Configuration, Nominal, Space
-from fmnas.search_spaces.records import MODEL
+from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.search_spaces import Configuration, Space
 
-RARE = 0.1
 FEW = (
     Warping(log_above_median),
     Warping(identity),
@@ -81,7 +69,6 @@ KERNELS = {
 class Arm:
     """The level of each part."""
 
-    safeguard: str = "none"
     warpings: str = "26"
     kernel: str = "blended"
     search: str = "6"
@@ -123,38 +110,6 @@ class PartsBOFM(BOFM):
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
         return LogEI(float(y.min()) - float(self.arm.margin))
-
-    def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
-        """The search, or the safeguard."""
-        if self.arm.safeguard == "rarest" and rng.random() < RARE and (guarded := self._rarest(posterior, rng)):
-            return guarded
-        return super()._maximise(posterior, rng)
-
-    def _rarest(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion | None:
-        """The best of random and near points that have the nominal value with the fewest trials."""
-        D, known = len(self.space.continuous), self._known_points()
-        counts = [
-            (int((known[:, D + p] == v).sum()), rng.random(), p, v)
-            for p, variable in enumerate(self.space.discrete)
-            if isinstance(variable, Nominal)
-            for v in range(len(variable.vertices))
-        ]
-        if not counts:
-            return None
-        _, _, p, v = min(counts)
-        best = self.observations()[int(posterior.likelihood.y.argmin())][0]
-        X = np.concatenate(
-            [sample_near(self.space, self._codes[best.id], 100, rng), self.space.sample_encoded(rng, 100)]
-        )
-        X[:, D + p] = v
-        X = X[is_new(X, known)]
-        X = X[Region(self.space).feasible(Points.from_encoded(self.space, X)).numpy()]
-        if not len(X):
-            return None
-        posterior = self._with_fantasies(posterior)
-        surface = Surface(posterior, self.acquisition(posterior.likelihood.y))
-        x = X[int(surface.value(Points.from_encoded(self.space, X)).argmax())]
-        return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
 
 
 def build_arm(name: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:
