@@ -2,7 +2,7 @@
 
     python benchmarks/suite.py run FILE [--half design|validation] [--methods bo-fm tpe ...] [--seeds N]
         [--evaluations N] [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
-    python benchmarks/suite.py table FILE [FILE ...] [--reference METHOD]
+    python benchmarks/suite.py table FILE [FILE ...] [--reference METHOD] [--methods METHOD ...]
 
 The halves were fixed by name before any method was run on them. Each run starts from ten random points, the same for
 all methods. --workers: trials pending together; the oldest finishes first. --noise: the standard deviation of an error
@@ -225,6 +225,17 @@ def _run_job(name: str, method: str, seed: int, evaluations: int, workers: int, 
     return run_once(name, method, seed, evaluations, workers, noise, with_method)
 
 
+def name_conditions(runs: Sequence[Run]) -> list[Run]:
+    """Add workers and noise to the methods' names where runs of several are compared: "tpe, 16 workers"."""
+    several_workers, several_noises = (len({getattr(run, name) for run in runs}) > 1 for name in ("workers", "noise"))
+    named = []
+    for run in runs:
+        workers = f", {run.workers} worker{'s' * (run.workers > 1)}" if several_workers else ""
+        noise = f", noise {run.noise:g}" if several_noises else ""
+        named.append(replace(run, method=run.method + workers + noise))
+    return named
+
+
 def problems_in(runs: Sequence[Run]) -> list[ProblemResults]:
     """The results of each problem, of the methods and seeds that all have, at the checkpoints that all reached."""
     methods = sorted({run.method for run in runs})
@@ -297,10 +308,14 @@ def main() -> None:
     run.add_argument("--methods", nargs="+", default=["bo-fm", "random"])
     table = commands.add_parser("table")
     table.add_argument("files", type=Path, nargs="+")
+    table.add_argument("--methods", nargs="+", help="all if left out")
     table.add_argument("--reference", help="the method that is tested; bo-fm, or bofm_parts.py's default, if left out")
     arguments = parser.parse_args()
     if arguments.command == "table":
-        runs = [run for path in arguments.files for run in read_runs(path)]
+        runs = name_conditions([run for path in arguments.files for run in read_runs(path)])
+        runs = [run for run in runs if not arguments.methods or run.method.split(",")[0] in arguments.methods]
+        if not runs:
+            raise SystemExit(f"--methods {' '.join(arguments.methods or [])}: the files have no run of them")
         results = problems_in(runs)
         reference = arguments.reference or ("bo-fm" if "bo-fm" in results[0].optimizers else "default")
         if reference not in results[0].optimizers:
