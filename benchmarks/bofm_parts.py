@@ -11,7 +11,6 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
 | search | 6 starts of 600 points; 20 of 2,000 |
 | correlation | of the priors: 0.5, or another one |
-| pending | values of pending trials: mean; below or above it by a deviation; sampled from the process |
 | margin | what an improvement has to exceed, in standard deviations of the modeled objectives: 0, or more |
 """
 
@@ -20,7 +19,6 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import suite
 import torch
 from torch import Tensor
@@ -37,8 +35,6 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedLaplacian,
 )
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
-from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
 
@@ -77,7 +73,6 @@ class Arm:
     kernel: str = "blended"
     search: str = "6"
     correlation: str = "0.5"
-    pending: str = "mean"
     margin: str = "0"
 
     @property
@@ -115,23 +110,6 @@ class PartsBOFM(BOFM):
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the margin."""
         return LogEI(float(y.min()) - float(self.arm.margin))
-
-    def _with_fantasies(self, posterior: Posterior) -> Posterior:
-        """Add pending trials at the values of the arm; drawn ones one after the other, each given those before."""
-        if self.arm.pending == "mean" or not self.pending:
-            return super()._with_fantasies(posterior)
-        points = Points.from_encoded(self.space, self._encode(self.pending.values()))
-        if self.arm.pending != "sampled":
-            mean, variance = posterior.predict(points)
-            return posterior.with_observations(
-                points, mean + {"below": -1, "above": 1}[self.arm.pending] * variance.sqrt()
-            )
-        rng = np.random.default_rng(self._asked)
-        for i in range(len(points)):
-            point = points.select(torch.tensor([i]))
-            mean, variance = posterior.predict(point)
-            posterior = posterior.with_observations(point, mean + rng.standard_normal() * variance.sqrt())
-        return posterior
 
 
 def build_arm(name: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:

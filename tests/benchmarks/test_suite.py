@@ -135,20 +135,3 @@ def test_methods_are_named_with_their_workers_where_these_differ() -> None:
     assert suite.name_conditions([one, one]) == [one, one]
     assert [run.method for run in suite.name_conditions([one, several])] == ["tpe, 1 worker", "tpe, 16 workers"]
     assert [run.method for run in suite.name_conditions([one, noisy])] == ["tpe, noise 0", "tpe, noise 0.1"]
-
-
-@pytest.mark.parametrize("level", ["sampled", "below", "above"])
-def test_values_of_pending_trials_are_those_of_the_arm(level: str) -> None:
-    problem = suite.problem_of("rotated")
-    arm, default = (
-        build_arm(name, problem.space, 5, random_design(problem.space, 10, 5), 25)
-        for name in (f"pending={level}", "default")
-    )
-    asked = []
-    for optimizer in (arm, default):
-        for _ in range(10):
-            trial = optimizer.ask()
-            optimizer.tell(trial, problem.trainer.evaluate(trial))
-        asked.append([optimizer.ask().configuration for _ in range(3)])
-    assert asked[0][0] == asked[1][0]  # nothing is pending yet
-    assert asked[0][1:] != asked[1][1:]
