@@ -21,6 +21,7 @@ from fmnas.search_spaces import Nominal, Real, Space
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "suite"
 PAGE = (ROOT / "docs" / "bo-fm.md").read_text()
+MEASUREMENTS = (ROOT / "docs" / "bo-fm-measurements.md").read_text()
 
 
 def test_the_halves_have_different_problems_of_which_all_exist() -> None:
@@ -135,3 +136,16 @@ def test_methods_are_named_with_their_workers_where_these_differ() -> None:
     assert suite.name_conditions([one, one]) == [one, one]
     assert [run.method for run in suite.name_conditions([one, several])] == ["tpe, 1 worker", "tpe, 16 workers"]
     assert [run.method for run in suite.name_conditions([one, noisy])] == ["tpe, noise 0", "tpe, noise 0.1"]
+
+
+@pytest.mark.parametrize("workers", [4, 16])
+def test_the_page_has_the_counts_of_several_workers(workers: int) -> None:
+    several = suite.read_runs(RESULTS / f"workers_{workers}.csv")
+    one = [run for run in suite.read_runs(RESULTS / "other_optimizers.csv") if run.method == "bo-fm"]
+    pairs = suite.name_conditions([*one, *(run for run in several if run.method == "bo-fm")])
+    tests = compare_overall(suite.problems_in(pairs), f"bo-fm, {workers} workers")
+    tests += compare_overall(suite.problems_in(several), "bo-fm")
+    cells = [", ".join(map(str, test.cells)) for test in tests]
+    p = ["< 0.001" if test.p_corrected < 0.001 else f"{float(f'{test.p_corrected:.2g}'):g}" for test in tests]
+    row = " | ".join(value for pair in zip(cells, p, strict=True) for value in pair)
+    assert f"| {workers} | {row} |" in MEASUREMENTS
