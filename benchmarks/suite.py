@@ -312,14 +312,16 @@ def main() -> None:
     table.add_argument("--reference", help="the method that is tested; bo-fm, or bofm_parts.py's default, if left out")
     arguments = parser.parse_args()
     if arguments.command == "table":
-        runs = name_conditions([run for path in arguments.files for run in read_runs(path)])
-        runs = [run for run in runs if not arguments.methods or run.method.split(",")[0] in arguments.methods]
+        methods = arguments.methods
+        runs = [run for path in arguments.files for run in read_runs(path) if not methods or run.method in methods]
         if not runs:
-            raise SystemExit(f"--methods {' '.join(arguments.methods or [])}: the files have no run of them")
-        results = problems_in(runs)
+            raise SystemExit(
+                f"no run of {' or '.join(methods or ['any method'])} in {', '.join(map(str, arguments.files))}"
+            )
+        results = problems_in(name_conditions(runs))
         reference = arguments.reference or ("bo-fm" if "bo-fm" in results[0].optimizers else "default")
         if reference not in results[0].optimizers:
-            raise SystemExit(f"--reference {reference}: the files have {', '.join(results[0].optimizers)}")
+            raise SystemExit(f"--reference {reference}: the files have {'; '.join(results[0].optimizers)}")
         print("\n".join(lines_of_table(results, reference)))
         return
     run_missing(arguments, arguments.methods, build_registered)
