@@ -49,7 +49,7 @@ SUPPORT_VECTORS = [
 
 @cache
 def load_table(name: str, rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return X and y of at most so many rows of scikit-learn's wine, digits or cancer table, in a fixed order."""
+    """Return X and y of at most `rows` rows of scikit-learn's wine, digits or cancer table, in a fixed order."""
     from sklearn import datasets
 
     load = {"wine": datasets.load_wine, "digits": datasets.load_digits, "cancer": datasets.load_breast_cancer}[name]
