@@ -149,3 +149,15 @@ def test_the_page_has_the_counts_of_several_workers(workers: int) -> None:
     p = ["< 0.001" if test.p_corrected < 0.001 else f"{float(f'{test.p_corrected:.2g}'):g}" for test in tests]
     row = " | ".join(value for pair in zip(cells, p, strict=True) for value in pair)
     assert f"| {workers} | {row} |" in MEASUREMENTS
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("knn_wine", 178), ("knn_digits", 300), ("tree_digits", 300), ("tree_cancer", 200), ("svc_wine", 178)],
+)
+def test_errors_are_counts(name: str, rows: int) -> None:
+    problem, rng = suite.problem_of(name), np.random.default_rng(0)
+    assert name in suite.STEPS
+    errors = [problem.function(problem.space.sample(rng)) * rows for _ in range(3)]
+    np.testing.assert_allclose(errors, np.round(errors), atol=1e-9)
+    assert 0 < min(errors) < rows
