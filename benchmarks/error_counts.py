@@ -58,21 +58,27 @@ def load_table(name: str, rows: int) -> tuple[NDArray[np.float64], NDArray[np.in
     return X[order], y[order]
 
 
-def count_errors(classifier: Any, scaling: str, X: NDArray[np.float64], y: NDArray[np.int64]) -> float:
-    """Return the share of wrong predictions in five folds."""
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-    from sklearn.pipeline import make_pipeline
+def make_scaler(name: str) -> Any:
+    """Return a scaler by its value of SCALING."""
     from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, RobustScaler, StandardScaler
 
-    scaler = {
+    scalers = {
         "none": FunctionTransformer,
         "standard": StandardScaler,
         "minmax": MinMaxScaler,
         "robust": RobustScaler,
-    }[scaling]
+    }
+    return scalers[name]()
+
+
+def count_errors(classifier: Any, scaling: str, X: NDArray[np.float64], y: NDArray[np.int64]) -> float:
+    """Return the share of wrong predictions in five folds."""
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that max_iter ended a fit, which is part of the problem
-        predicted = cross_val_predict(make_pipeline(scaler(), classifier), X, y, cv=StratifiedKFold(5))
+        predicted = cross_val_predict(make_pipeline(make_scaler(scaling), classifier), X, y, cv=StratifiedKFold(5))
     return float((predicted != y).mean())
 
 

@@ -45,7 +45,7 @@ from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.records import RANDOM
 from fmnas.trainers.problem import Problem
 
-FUNCTIONS, COUNTS = (Path(__file__).with_name(name) for name in ("suite_functions.py", "error_counts.py"))
+FUNCTIONS, CLASSIFIERS = (Path(__file__).with_name(name) for name in ("suite_functions.py", "error_counts.py"))
 DESIGN = (
     *("func2c", "func3c", "ackley5c", "levy", "rosenbrock", "rotated", "cliff", "labs30", "ising", "contamination"),
     *("pressure_vessel_constrained", "environmental_model_correct", "nusvr_diabetes", "svc_cancer"),
@@ -55,9 +55,9 @@ VALIDATION = (
     *("maxsat", "pest_control", "speed_reducer_constrained", "dt_wine", "xgb_digits", "mivabo_gaussian_at_most_2"),
     "joint_like",
 )
-STEPS = ("knn_wine", "knn_digits", "tree_digits", "tree_cancer", "svc_wine")
-EXTRA = ("xgb_table", *STEPS)
-"""In neither half; --problems may name them. The problems of STEPS are those of error_counts.py."""
+COUNTED_ERRORS = ("knn_wine", "knn_digits", "tree_digits", "tree_cancer", "svc_wine")
+EXTRA = ("xgb_table", *COUNTED_ERRORS)
+"""In neither half; --problems may name them. The problems of COUNTED_ERRORS are those of error_counts.py."""
 HALVES = {"design": DESIGN, "validation": VALIDATION}
 OWN = {
     *("levy", "rosenbrock", "rotated", "cliff", "labs30", "ising", "svc_cancer", "rastrigin", "styblinski_tang"),
@@ -101,7 +101,8 @@ class Run:
 @cache
 def problem_of(name: str) -> Problem:
     """A problem of the suite."""
-    return registered(f"{FUNCTIONS}:{name}" if name in OWN else f"{COUNTS}:{name}" if name in STEPS else name)
+    file = FUNCTIONS if name in OWN else CLASSIFIERS if name in COUNTED_ERRORS else None
+    return registered(f"{file}:{name}" if file else name)
 
 
 def build_registered(method: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:

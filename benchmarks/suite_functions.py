@@ -23,6 +23,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from error_counts import make_scaler
 from mixed_functions import of_levy, of_rastrigin, of_rosenbrock, of_styblinski_tang
 from numpy.typing import NDArray
 
@@ -196,17 +197,10 @@ def svc_cancer(configuration: Configuration) -> float:
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, RobustScaler, StandardScaler
     from sklearn.svm import SVC
 
     X, y = load_breast_cancer(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(y))[:200]
-    scalers = {
-        "none": FunctionTransformer(),
-        "standard": StandardScaler(),
-        "minmax": MinMaxScaler(),
-        "robust": RobustScaler(),
-    }
     model = SVC(
         C=configuration["C"],
         gamma=configuration["gamma"],
@@ -214,7 +208,7 @@ def svc_cancer(configuration: Configuration) -> float:
         class_weight=None if configuration["weights"] == "equal" else "balanced",
         max_iter=5_000,
     )
-    pipeline = make_pipeline(scalers[configuration["scaling"]], model)
+    pipeline = make_pipeline(make_scaler(configuration["scaling"]), model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that max_iter ended a fit, which is part of the problem
         return float(1 - cross_val_score(pipeline, X[rows], y[rows], cv=StratifiedKFold(5)).mean())

@@ -157,7 +157,7 @@ def test_the_page_has_the_counts_of_several_workers(workers: int) -> None:
 )
 def test_errors_are_counts(name: str, rows: int) -> None:
     problem, rng = suite.problem_of(name), np.random.default_rng(0)
-    assert name in suite.STEPS
+    assert name in suite.COUNTED_ERRORS
     errors = [problem.function(problem.space.sample(rng)) * rows for _ in range(3)]
     np.testing.assert_allclose(errors, np.round(errors), atol=1e-9)
     assert 0 < min(errors) < rows
