@@ -1,7 +1,7 @@
 """Whether trainings are long enough to tell good configurations apart: noise beside what it hides.
 
     fmnas record DIR --out FILE.npz
-    python benchmarks/fidelity.py FILE.npz
+    python benchmarks/fidelity.py FILE.npz [--other OTHER.npz]
 
 For each number of epochs, over the recorded configurations: the standard error of an error averaged over all seeds,
 beside the standard deviation of the true means, of all and of the best tenth; and Kendall's tau of two averages over
@@ -10,6 +10,9 @@ half of the seeds each. Trainings that diverged are left out, and counted.
 The best tenth is chosen by half of the seeds, and the true variance is the covariance of two of the other seeds, so
 that neither the choice nor the noise enters it; the mean over all ways to choose the half. It may be negative by
 chance; then the deviation is 0. The images of the validation are the same for all: their error is not in the noise.
+
+--other: the same configurations at another fidelity, e.g. more epochs. How far both agree on their order: Kendall's tau
+of the mean errors, with a 95% interval (bootstrap over the configurations), beside what the noise of each would leave.
 """
 
 import argparse
@@ -20,6 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
+
+from fmnas.trainers.recorded_table import RecordedTable, read_table
 
 Floats = NDArray[np.float64]
 
@@ -73,16 +78,46 @@ def lines_of_table(curves: Floats) -> list[str]:
     return lines
 
 
+def pair_errors(one: RecordedTable, other: RecordedTable) -> tuple[Floats, Floats]:
+    """Return the errors [n, S] of the n configurations in both tables that diverged in neither, in the same order."""
+    rows = [
+        {tuple(sorted(c.items())): i for i, c in enumerate(table.configurations) if not table.arrays["diverged"][i]}
+        for table in (one, other)
+    ]
+    both = [key for key in rows[0] if key in rows[1]]
+    first, second = (
+        table.arrays["errors"][[places[key] for key in both]] for table, places in zip((one, other), rows, strict=True)
+    )
+    return first, second
+
+
+def describe_agreement(first: Floats, second: Floats) -> str:
+    """Return a sentence on the order of the same configurations at two fidelities; errors [n, S] each."""
+    means, rng, taus = np.stack([first.mean(axis=1), second.mean(axis=1)], axis=1), np.random.default_rng(0), []
+    for _ in range(2_000):
+        drawn = means[rng.integers(len(means), size=len(means))]
+        taus.append(kendalltau(*drawn.T)[0])
+    low, high = np.quantile(taus, (0.025, 0.975))
+    return (
+        f"configurations in both = {len(means)}, tau = {kendalltau(*means.T)[0]:.2f} ({low:.2f} to {high:.2f}); "
+        f"tau of two halves of the seeds: {agreement(first):.2f}, {agreement(second):.2f}"
+    )
+
+
 def main() -> None:
     """Print the table of a file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
-    with np.load(parser.parse_args().file, allow_pickle=False) as table:
-        curves, diverged, seconds = table["seed_curves"], table["diverged"], table["seconds"]
+    parser.add_argument("--other", type=Path, metavar="FILE", help="the same configurations at another fidelity")
+    arguments = parser.parse_args()
+    table = read_table(arguments.file)
+    curves, diverged, seconds = (table.arrays[name] for name in ("seed_curves", "diverged", "seconds"))
     kept = curves[~diverged]
     print(f"configurations = {len(kept)}, diverged = {int(diverged.sum())}, seeds = {curves.shape[1]}")
     print(f"seconds of a configuration, median = {np.median(seconds):.1f}\n")
     print("\n".join(lines_of_table(kept)))
+    if arguments.other:
+        print(f"\n{describe_agreement(*pair_errors(table, read_table(arguments.other)))}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,16 @@
 """The noise of trainings beside the differences that it hides: known variances are found again."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
-from fidelity import agreement, halves_of, measure_spread
+from fidelity import agreement, halves_of, measure_spread, pair_errors
+
+from fmnas.trainers.recorded_table import read_table
+
+RECORDED = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "results" / "recorded"
+UNIFORM = RECORDED / "uniform_800_images_3_epochs.npz"
 
 
 def test_each_half_chooses_once() -> None:
@@ -26,3 +34,12 @@ def test_noise_alone_is_no_difference() -> None:
     errors = np.random.default_rng(1).normal(0.3, 0.02, (5_000, 4))
     assert measure_spread(errors, 0.1).truth < 0.003
     assert abs(agreement(errors[:500])) < 0.1
+
+
+def test_the_same_configurations_are_paired() -> None:
+    table = read_table(UNIFORM)
+    rows = np.random.default_rng(0).permutation(len(table))[:100]
+    shuffled = replace(table, arrays={name: values[rows] for name, values in table.arrays.items()})
+    first, second = pair_errors(table, shuffled)
+    assert len(first) == 100
+    assert np.array_equal(first, second)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fidelity import describe_agreement, measure_spread, pair_errors
 
 from fmnas.trainers.recorded_table import read_table
 
@@ -16,6 +17,7 @@ README = " ".join((ROOT / "README.md").read_text().split())
 UNIFORM, WHOLE, FITTED = (
     RECORDED / f"{name}.npz" for name in ("uniform_800_images_3_epochs", "joint_comparison_60", "joint_comparison")
 )
+LONGER = RECORDED / "uniform_2000_images_6_epochs.npz"
 EPOCHS, FULL = 180, 3
 
 
@@ -74,3 +76,13 @@ def test_what_the_surrogate_was_fitted_to_is_a_part_of_the_comparison() -> None:
         for table in map(read_table, (FITTED, WHOLE))
     )
     assert fitted == {key: whole[key] for key in fitted}
+
+
+def test_the_page_has_the_agreement_with_longer_trainings() -> None:
+    first, second = pair_errors(read_table(UNIFORM), read_table(LONGER))
+    count, tau, low, high, *halves = re.findall(r"\d[\d.]*", describe_agreement(first, second))
+    assert f"The first {count} of these configurations" in PAGE
+    assert f"is {tau} (95% interval {low} to {high})" in PAGE
+    assert " and ".join(halves) in " ".join(PAGE.split())
+    spreads = [measure_spread(second, share).noise for share in (1.0, 0.1)]
+    assert "standard error of a mean is {:.4f}, in the best tenth {:.4f}".format(*spreads) in PAGE

@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, TrainingFailedError
 from fmnas.trainers.checkpoints import Checkpoints
-from fmnas.trainers.images import devices, image_trainer
+from fmnas.trainers.images import cuda_graph, devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, capture_graph
 from fmnas.trainers.images.devices import deterministic_float32, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
@@ -68,10 +69,10 @@ class StubGpu:
             vars(self).update(before)
 
     @contextmanager
-    def graph(self, graph: Any) -> Iterator[None]:
+    def graph(self, graph: Any, stream: Any) -> Iterator[None]:
         """As in torch, the stream of a capture that cannot be ended stays the current one."""
         assert self.index == 1, "captured on a different GPU"
-        before, self.stream, self.recording = self.stream, "recording", True
+        before, self.stream, self.recording = self.stream, stream, True
         try:
             yield
         except BaseException:
@@ -101,6 +102,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StubGpu:
     for name, stand_in in {
         "Stream": Stream,
         "CUDAGraph": Graph,
+        "current_device": lambda: stub.index,
         "current_stream": lambda: stub.stream,
         "set_stream": lambda stream: setattr(stub, "stream", stream),
         "stream": lambda stream: stub.using(stream=stream),
@@ -113,6 +115,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StubGpu:
         "get_device_name": lambda device: "Stub 3000",
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(cuda_graph, "_side_stream", cache(lambda device: Stream()))
     real_to_device, real_stack = image_trainer.to_device, image_trainer.Stack
     monkeypatch.setattr(image_trainer, "usable_device", torch.device)
     monkeypatch.setattr(image_trainer, "to_device", lambda split, _: real_to_device(split, CPU))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
@@ -18,6 +19,7 @@ from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.model import Network, normalise
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network
+from fmnas.trainers.images.stacked_convolution import StackedConvolution
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 
@@ -182,3 +184,18 @@ def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.Monkey
     for rate in (0.02, 0.01):
         assert with_graph.train([rate]) == learner.train([rate])
     assert torch.equal(learner._stack.weights, with_graph._stack.weights)
+
+
+@pytest.mark.parametrize(("size", "groups"), [(1, 1), (3, 4), (5, 1)])
+def test_gradients_of_a_convolution_are_torchs(size: int, groups: int) -> None:
+    """Of images that are not square, with other numbers of outputs than inputs."""
+    layer = StackedConvolution(
+        SEEDS * 8, SEEDS * 4, size, padding=size // 2, groups=SEEDS * groups, dtype=torch.float64
+    )
+    images = torch.randn(5, SEEDS * 8, 9, 7, dtype=torch.float64, requires_grad=True)
+    output = layer(images)
+    expected = functional.conv2d(images, layer.weight, layer.bias, padding=size // 2, groups=SEEDS * groups)
+    assert torch.equal(output, expected)
+    gradient, needed = torch.randn_like(output), (images, layer.weight, layer.bias)
+    for ours, theirs in zip(*(torch.autograd.grad(y, needed, gradient) for y in (output, expected)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)

@@ -5,6 +5,7 @@ The operations of a small network take the GPU microseconds each, less than it t
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -55,7 +56,7 @@ def _original_error(error: BaseException) -> BaseException | None:
 def _record(step: Callable[[], object], first_step: Callable[[], object]) -> torch.cuda.CUDAGraph:
     """The graph of a step, on torch's current GPU."""
     current = torch.cuda.current_stream()
-    side = torch.cuda.Stream()
+    side = _side_stream(torch.cuda.current_device())
     side.wait_stream(current)
     try:
         with torch.cuda.stream(side):
@@ -63,11 +64,20 @@ def _record(step: Callable[[], object], first_step: Callable[[], object]) -> tor
                 first_step()
         current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=side):
             step()
     finally:
         torch.cuda.set_stream(current)  # torch does not restore it when a capture cannot be ended
     return graph
+
+
+@cache
+def _side_stream(device: int) -> torch.cuda.Stream:
+    """The stream on which steps of a device are warmed up and captured, always the same: cuBLAS keeps memory for each.
+
+    device: the number of torch's current one.
+    """
+    return torch.cuda.Stream()
 
 
 class StepLimiter:

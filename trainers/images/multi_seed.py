@@ -6,7 +6,7 @@ and stay so. On a GPU the step is captured as a CUDA graph and replayed, see `cu
 
 Images of S networks are concatenated along the channels, network after network: [B, S x C, H, W]. So
 
-- a convolution with g groups becomes one with S x g groups,
+- a convolution with g groups becomes one with S x g groups (`stacked_convolution.py`),
 - BatchNorm, ReLU, pools and sums, which treat each channel separately, are unchanged but have S x C channels,
 - the fully connected layer becomes a batched product of S pairs of matrices.
 
@@ -28,6 +28,7 @@ from fmnas.trainers.images.batches import Streams, crop, draw_crops
 from fmnas.trainers.images.cuda_graph import StepLimiter, capture_graph
 from fmnas.trainers.images.model import Network, normalise
 from fmnas.trainers.images.network import replace_layers
+from fmnas.trainers.images.stacked_convolution import StackedConvolution
 from fmnas.trainers.images.training import TrainingContext, Weights, stoppable
 from fmnas.trainers.split import IMAGE_SIZE
 
@@ -110,7 +111,7 @@ def _widen(layer: nn.Module, seeds: int) -> nn.Module | None:
         size, padding = layer.kernel_size[0], layer.padding[0]
         assert isinstance(padding, int)
         inputs, outputs = seeds * layer.in_channels, seeds * layer.out_channels
-        return nn.Conv2d(inputs, outputs, size, padding=padding, groups=seeds * layer.groups)
+        return StackedConvolution(inputs, outputs, size, padding=padding, groups=seeds * layer.groups)
     if isinstance(layer, nn.BatchNorm2d):
         norm = nn.BatchNorm2d(seeds * layer.num_features, layer.eps, layer.momentum)
         norm.num_batches_tracked = None  # not used, and counting costs an operation per layer
