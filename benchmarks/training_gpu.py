@@ -31,9 +31,10 @@ from fmnas.trainers import EvaluationStoppedError, Stop
 from fmnas.trainers.contract import never_stop
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.devices import deterministic_float32
-from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network
+from fmnas.trainers.images.settings import TrainingSettings
 from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.problem import Arrangement
 from fmnas.trainers.split import Split

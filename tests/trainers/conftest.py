@@ -14,7 +14,8 @@ from fmnas.search_spaces import Configuration, Trial
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import data
 from fmnas.trainers.images.image_files import IDX_FILES
-from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.image_trainer import ImageTrainer
+from fmnas.trainers.images.settings import TrainingSettings
 from fmnas.trainers.split import ImageSet, Split
 
 CHEAP = {"op1": "conv1x1", "op2": "identity", "op3": "maxpool3x3", "op4": "identity", "op5": "identity"}

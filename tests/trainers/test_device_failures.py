@@ -18,9 +18,10 @@ from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import cuda_graph, devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, capture_graph
 from fmnas.trainers.images.devices import deterministic_float32, usable_device
-from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.problem import smoke_test_device
+from fmnas.trainers.images.settings import TrainingSettings
 from fmnas.trainers.memory import release_gpu_cache
 from fmnas.trainers.split import Split
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fmnas.search_spaces import Trial
-from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
+from fmnas.trainers.images.settings import TrainingSettings
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 

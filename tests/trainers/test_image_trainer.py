@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
 from fmnas.trainers import TrainerError, TrainingFailedError
 from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
-from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.model import Network
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.network import count_flops
+from fmnas.trainers.images.settings import TrainingSettings
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 
@@ -190,6 +192,20 @@ def test_threads_are_set_only_if_asked(make_trainer: MakeTrainer) -> None:
 def test_an_unknown_device_is_refused(make_trainer: MakeTrainer, device: str) -> None:
     with pytest.raises(TrainerError, match=f"device = {device!r}"):
         make_trainer(device=device)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *product(("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"), (0, 1.5, "4")),
+        *product(("seeds", "batch_size"), (None,)),
+        *product(("arrangement", "flops"), ("other", None)),
+        *product(("flops_weight",), (-0.1, math.nan, math.inf)),
+    ],
+)
+def test_a_setting_that_is_not_allowed_is_named(name: str, value: Any) -> None:
+    with pytest.raises(TrainerError, match=f"^{name} = {value!r}; it must be"):
+        TrainingSettings(**{name: value})
 
 
 def test_an_invalid_configuration_is_refused_before_training(

@@ -15,10 +15,11 @@ import torch
 
 from fmnas.search_spaces import Cell, Evaluation, Trial, joint_space
 from fmnas.trainers.contract import FinalEvaluation
-from fmnas.trainers.images.image_trainer import FinalTrainer, TrainingSettings
+from fmnas.trainers.images.image_trainer import FinalTrainer
 from fmnas.trainers.images.model import Network, normalise
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.saved_model import saved_facts
+from fmnas.trainers.images.settings import TrainingSettings
 from fmnas.trainers.split import Split
 
 # -S: no .pth file makes fmnas importable, and -I: no variable does.

@@ -13,7 +13,7 @@ once on others. The best validation error of a search is biased, as the lowest o
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 
 import torch
@@ -38,40 +38,9 @@ from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 from fmnas.trainers.images.saved_model import saved_files
 from fmnas.trainers.images.seed_parallelism import Task, Training, plan_training, train_side_by_side, wrap_device_errors
+from fmnas.trainers.images.settings import TrainingSettings
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
-from fmnas.trainers.problem import Arrangement, FlopsConvention
 from fmnas.trainers.split import GUESSING_ERROR, Split
-
-FLOPS_WEIGHT = 0.02
-"""As in the paper (Sec. 5.3)."""
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """Settings that are the same for every trial.
-
-    seeds: independent trainings per evaluation.
-    batch_size: images per step.
-    device: a torch device, such as "cpu" or "cuda:0".
-    threads: torch's threads, set for the whole process; None: unchanged.
-    arrangement: see `seed_parallelism.py`.
-    schedule_epochs: length of the learning rate schedule, of which a trial trains the beginning; a longer trial is
-    refused. None: each trial's own epochs.
-    early_validation: number of validation images used in the epochs before a trial's last; None: all. The last epoch,
-    and so the objective, always uses all.
-    flops_weight: of FLOPs / FLOPs of the largest cell in the objective.
-    flops: how both are counted, see `network.py`.
-    """
-
-    seeds: int = 4
-    batch_size: int = 32
-    device: str = "cpu"
-    threads: int | None = 1
-    arrangement: Arrangement = "auto"
-    schedule_epochs: int | None = None
-    early_validation: int | None = None
-    flops_weight: float = FLOPS_WEIGHT
-    flops: FlopsConvention = "torch"
 
 
 class ImageTrainer:

@@ -9,7 +9,8 @@ from fmnas.search_spaces import Conditions, Trial, joint_space
 from fmnas.trainers.contract import Trainer
 from fmnas.trainers.images.data import final_split, image_set, search_split
 from fmnas.trainers.images.image_files import dataset_name
-from fmnas.trainers.images.image_trainer import FLOPS_WEIGHT, FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
+from fmnas.trainers.images.settings import FLOPS_WEIGHT, TrainingSettings
 from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import GUESSING_ERROR, Split
 
