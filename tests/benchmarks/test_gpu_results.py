@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from training_gpu import noise
 from fmnas.trainers.images import multi_seed
 from fmnas.trainers.images.model import MEAN, STANDARD_DEVIATION
 
-RESULTS = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "results" / "gpu"
+ROOT = Path(__file__).resolve().parent.parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "gpu"
 
 
 def normalise_as_cuda(images: Tensor) -> Tensor:
@@ -20,11 +22,15 @@ def normalise_as_cuda(images: Tensor) -> Tensor:
     return images.unsqueeze(1).float().mul_(1 / 255.0).sub_(MEAN).mul_(1 / STANDARD_DEVIATION)
 
 
+def read_part(file: str, part: str) -> Any:
+    return json.loads((RESULTS / file).read_text())["parts"][part]["rows"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["identity", "conv1x1", "conv3x3", "random 1"])
 def test_losses_of_the_first_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file has the largest difference to the plain loop. It is as large here, for the same cause."""
-    checks = json.loads((RESULTS / "h200_checks.json").read_text())["parts"]["equality"]["rows"]
+    checks = read_part("h200_checks.json", "equality")
     plan, cell = Plan("cpu"), checked_cells()[name]
     split = noise(STEPS * plan.batch + plan.batch // 2)
     plain = plain_losses(cell, split, plan)
@@ -32,3 +38,21 @@ def test_losses_of_the_first_steps(name: str, monkeypatch: pytest.MonkeyPatch) -
     stacked = stacked_losses(learner_of(cell, split, plan, capture=False, dtype=torch.float64), plan)
     apart = max(abs(a - b) for a, b in zip(stacked, plain, strict=True))
     assert apart == pytest.approx(checks[name]["losses_apart"], abs=1e-9)
+
+
+def test_the_pages_have_the_times() -> None:
+    first, now = (read_part(file, "times")["gpu"]["alone"] for file in ("h200_first.json", "h200_times.json"))
+    largest, *cells = now
+    seconds, speedups = ([now[cell][key] for cell in now] for key in ("stacked", "speedup"))
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    assert f"{min(seconds[1:]):.0f} to {max(seconds[1:]):.0f} seconds for three random cells" in page
+    assert f"{seconds[0]:.0f} for the largest; {min(speedups):.0f} to {max(speedups):.0f} times as fast" in page
+    for cell in (largest, *cells):
+        both = [f"{run[cell]['stacked']:.0f}" for run in (first, now)]
+        plain = ", ".join(f"{run[cell]['plain']:,.0f}" for run in (first, now))
+        assert f"| {cell} | {' | '.join(both)} | {plain} |" in (RESULTS / "README.md").read_text()
+    memory = [read_part(file, "captures")["round 3"]["device_mb"] for file in ("h200_checks.json", "h200_first.json")]
+    assert (
+        "{:,.0f} MB are\n  in use after 39 captures, where it was {:,.0f}".format(*memory)
+        in (RESULTS / "README.md").read_text()
+    )
