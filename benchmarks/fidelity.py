@@ -12,21 +12,27 @@ that neither the choice nor the noise enters it; the mean over all ways to choos
 chance; then the deviation is 0. The images of the validation are the same for all: their error is not in the noise.
 
 --other: the same configurations at another fidelity, e.g. more epochs. How far both agree on their order: Kendall's tau
-of the mean errors, with a 95% interval (bootstrap over the configurations), beside what the noise of each would leave.
+of the mean errors, and of means over half of the seeds across the fidelities and within each, where the halves differ;
+with 95% intervals (bootstrap over the configurations).
 """
 
 import argparse
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from fmnas.search_spaces.records import FINISHED
 from fmnas.trainers.recorded_table import RecordedTable, read_table
 
 Floats = NDArray[np.float64]
+
+DRAWS = 500
+"""Bootstrap samples of configurations."""
 
 
 @dataclass(frozen=True)
@@ -78,29 +84,52 @@ def lines_of_table(curves: Floats) -> list[str]:
     return lines
 
 
+def rows_of_full(table: RecordedTable) -> dict[tuple[tuple[str, Any], ...], int]:
+    """Return the row of each configuration that was trained for the table's most epochs and did not diverge.
+
+    Raises ValueError if one was trained twice.
+    """
+    columns = (table.arrays[name] for name in ("status", "epochs", "diverged"))
+    full = [s == FINISHED and e == table.arrays["epochs"].max() and not d for s, e, d in zip(*columns, strict=True)]
+    keys = [tuple(sorted(configuration.items())) for configuration in table.configurations]
+    rows = {key: row for row, (key, is_full) in enumerate(zip(keys, full, strict=True)) if is_full}
+    if len(rows) < sum(full):
+        raise ValueError(
+            f"{table.place} has {sum(full)} full trainings of {len(rows)} configurations: keep one of each"
+        )
+    return rows
+
+
 def pair_errors(one: RecordedTable, other: RecordedTable) -> tuple[Floats, Floats]:
-    """Return the errors [n, S] of the n configurations in both tables that diverged in neither, in the same order."""
-    rows = [
-        {tuple(sorted(c.items())): i for i, c in enumerate(table.configurations) if not table.arrays["diverged"][i]}
-        for table in (one, other)
-    ]
-    both = [key for key in rows[0] if key in rows[1]]
-    first, second = (
-        table.arrays["errors"][[places[key] for key in both]] for table, places in zip((one, other), rows, strict=True)
-    )
-    return first, second
+    """Return the errors [n, S] of the n configurations in both tables (`rows_of_full`), in the same order."""
+    first, second = rows_of_full(one), rows_of_full(other)
+    both = [key for key in first if key in second]
+    return one.arrays["errors"][[first[key] for key in both]], other.arrays["errors"][[second[key] for key in both]]
+
+
+def agreement_of_both(first: Floats, second: Floats) -> float:
+    """Kendall's tau of means over half of the seeds at one fidelity and at the other, averaged over the halves."""
+    halves = [half for half, _ in halves_of(first.shape[1])]
+    return float(np.mean([kendalltau(first[:, h].mean(axis=1), second[:, h].mean(axis=1))[0] for h in halves]))
 
 
 def describe_agreement(first: Floats, second: Floats) -> str:
     """Return a sentence on the order of the same configurations at two fidelities; errors [n, S] each."""
-    means, rng, taus = np.stack([first.mean(axis=1), second.mean(axis=1)], axis=1), np.random.default_rng(0), []
-    for _ in range(2_000):
-        drawn = means[rng.integers(len(means), size=len(means))]
-        taus.append(kendalltau(*drawn.T)[0])
-    low, high = np.quantile(taus, (0.025, 0.975))
+
+    def measure(a: Floats, b: Floats) -> list[float]:
+        within, across = (agreement(a), agreement(b)), agreement_of_both(a, b)
+        return [float(kendalltau(a.mean(axis=1), b.mean(axis=1))[0]), *within, across, across - sum(within) / 2]
+
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        rows = rng.integers(len(first), size=len(first))
+        drawn.append(measure(first[rows], second[rows]))
+    tau, one, other, across, difference = measure(first, second)
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
     return (
-        f"configurations in both = {len(means)}, tau = {kendalltau(*means.T)[0]:.2f} ({low:.2f} to {high:.2f}); "
-        f"tau of two halves of the seeds: {agreement(first):.2f}, {agreement(second):.2f}"
+        f"configurations in both = {len(first)}, tau = {tau:.2f} ({low[0]:.2f} to {high[0]:.2f}); "
+        f"of half of the seeds: within each {one:.2f} and {other:.2f}, across {across:.2f}, "
+        f"lower by {-difference:.2f} ({-high[4]:.2f} to {-low[4]:.2f})"
     )
 
 
@@ -111,7 +140,8 @@ def main() -> None:
     parser.add_argument("--other", type=Path, metavar="FILE", help="the same configurations at another fidelity")
     arguments = parser.parse_args()
     table = read_table(arguments.file)
-    curves, diverged, seconds = (table.arrays[name] for name in ("seed_curves", "diverged", "seconds"))
+    finished = table.arrays["status"] == FINISHED
+    curves, diverged, seconds = (table.arrays[name][finished] for name in ("seed_curves", "diverged", "seconds"))
     kept = curves[~diverged]
     print(f"configurations = {len(kept)}, diverged = {int(diverged.sum())}, seeds = {curves.shape[1]}")
     print(f"seconds of a configuration, median = {np.median(seconds):.1f}\n")

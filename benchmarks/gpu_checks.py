@@ -51,8 +51,7 @@ STEPS = 3
 LOSS_BOUND = 1e-9
 """Between losses of the stacked and of the plain way over the first steps, in double precision.
 
-In single precision they differ by up to 0.02 after three steps, as do two roundings on a CPU: which of two inputs of a
-max pool is larger, or the sign before a ReLU, depends on the last digit, and on it the gradient.
+In single precision they were up to 0.015 apart on an H200.
 """
 
 PRECISION_BOUND = 1e-5
@@ -135,7 +134,7 @@ def check_precision(plan: Plan) -> dict[str, Any]:
     device, apart = torch.device(plan.device), list[float]()
     generator = torch.Generator().manual_seed(0)
     for channels, side, size, groups in product((8, 16, 32), (8, 15, 28), (1, 3, 5), (1, 4)):
-        layer = StackedConvolution(plan.seeds * channels, plan.seeds * channels, size, groups=plan.seeds * groups)
+        layer = StackedConvolution(plan.seeds * channels, plan.seeds * channels, size, plan.seeds * groups)
         shape = (plan.batch, plan.seeds * channels, side, side)
         images, gradient = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
         with deterministic_float32(device):

@@ -6,7 +6,7 @@ It needs torch and numpy alone, and no installation: it runs this checkout. Part
 
 | part | result |
 |---|---|
-| equality | of each operation: stacked = plain, graph = step, two runs are equal, a diverging seed changes no other |
+| equality | of each operation: stacked = plain (in double precision), graph = step, two runs; no seed changes another |
 | failure | the state after a failed capture |
 | captures | seconds and memory of many captures in a row |
 | times | evaluations by the trainer, alone and in 1, 2, 4 and 8 processes that share the device (training_gpu.py) |

@@ -1,7 +1,9 @@
 """What parallel trials cost on the surrogate: the same runs with several numbers of workers.
 
-    for W in 1 4 16 64: fmnas run joint_recorded -o "optimizers=[{name: bo-fm, concurrency: W}, ...]"
-        -o budget.evaluations=200 -o seed=N -o workers.suggestions=instant -o hypotheses=all --out runs/workers-W
+    for W in 1 4 16 64; do fmnas run joint_recorded -o seed=N -o budget.evaluations=200 -o hypotheses=all \\
+        -o workers.suggestions=instant --out runs/workers-$W -o "optimizers=[{name: bo-fm, concurrency: $W}, \\
+        {name: regularized-evolution, population: 20, tournament: 6, concurrency: $W}, \\
+        {name: random, concurrency: $W}]"; done
     python benchmarks/simulated_workers.py runs/workers-1 runs/workers-4 runs/workers-16 runs/workers-64
 
 W trials of a run are pending at once, so each is chosen with W - 1 results fewer. Differences are to the first
@@ -28,9 +30,9 @@ Runs = Mapping[int, Values]
 """Workers -> optimizer -> repeat -> an objective."""
 
 
-def lowest_objectives(trials: pd.DataFrame) -> Values:
-    """Return the lowest objective of each run at full fidelity."""
-    full = trials[trials["epochs"] == trials["epochs"].max()]
+def lowest_objectives(trials: pd.DataFrame, epochs: int) -> Values:
+    """Return the lowest objective of each run, of trials of these epochs."""
+    full = trials[trials["epochs"] == epochs]
     lowest = full.groupby(["optimizer", "repeat"])["objective"].min()
     values: Values = {}
     for (optimizer, repeat), objective in lowest.items():
@@ -57,7 +59,10 @@ def describe_times(ledger: pd.DataFrame, workers: int) -> dict[str, str]:
 
 
 def lines_of_table(folders: list[Path]) -> Iterator[str]:
-    """Yield a table with a row per optimizer and number of workers."""
+    """Yield a table with a row per optimizer and number of workers.
+
+    Raises ValueError unless each directory has another number of workers, the same for all of its optimizers.
+    """
     surrogate = read_surrogate(FILE)
     lowest: dict[int, Values] = {}
     expected: dict[int, Values] = {}
@@ -65,8 +70,9 @@ def lines_of_table(folders: list[Path]) -> Iterator[str]:
     for folder in folders:
         run = load_run(folder)
         config = yaml.safe_load((folder / "config.yaml").read_text())
-        workers = max(optimizer["concurrency"] for optimizer in config["optimizers"])
-        lowest[workers], expected[workers] = lowest_objectives(run.trials), expected_of_incumbents(folder, surrogate)
+        (workers,) = {optimizer["concurrency"] for optimizer in config["optimizers"]} - set(lowest)
+        lowest[workers] = lowest_objectives(run.trials, surrogate.facts.epochs)
+        expected[workers] = expected_of_incumbents(folder, surrogate)
         times[workers] = describe_times(run.ledger, workers)
     yield "| optimizer | workers | lowest | difference, p | expected | difference, p | seconds | idle |"
     yield "|---|---|---|---|---|---|---|---|"

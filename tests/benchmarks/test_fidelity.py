@@ -1,13 +1,14 @@
 """The noise of trainings beside the differences that it hides: known variances are found again."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fidelity import agreement, halves_of, measure_spread, pair_errors
+from fidelity import agreement, agreement_of_both, halves_of, measure_spread, pair_errors
 
-from fmnas.trainers.recorded_table import read_table
+from fmnas.trainers.recorded_table import RecordedTable, read_table
 
 RECORDED = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "results" / "recorded"
 UNIFORM = RECORDED / "uniform_800_images_3_epochs.npz"
@@ -36,10 +37,32 @@ def test_noise_alone_is_no_difference() -> None:
     assert abs(agreement(errors[:500])) < 0.1
 
 
+def select(table: RecordedTable, rows: Sequence[int]) -> RecordedTable:
+    return replace(table, arrays={name: v if v.ndim == 0 else v[rows].copy() for name, v in table.arrays.items()})
+
+
 def test_the_same_configurations_are_paired() -> None:
+    """In another order, and without those that diverged, failed or were shorter in one of the tables."""
     table = read_table(UNIFORM)
     rows = np.random.default_rng(0).permutation(len(table))[:100]
-    shuffled = replace(table, arrays={name: values[rows] for name, values in table.arrays.items()})
+    shuffled = select(table, rows.tolist())
+    for name, value in (("diverged", True), ("status", "failed"), ("epochs", 1)):
+        shuffled.arrays[name][{"diverged": 0, "status": 1, "epochs": 2}[name]] = value
     first, second = pair_errors(table, shuffled)
-    assert len(first) == 100
+    assert len(first) == 97
     assert np.array_equal(first, second)
+
+
+def test_a_configuration_that_was_trained_twice_is_refused() -> None:
+    table = read_table(UNIFORM)
+    with pytest.raises(ValueError, match="3 full trainings of 2 configurations"):
+        pair_errors(table, select(table, [0, 1, 0]))
+
+
+def test_across_fidelities_the_noise_is_the_same() -> None:
+    """Two fidelities that differ in their noise alone agree as well as the halves of one do."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(2_000, 1))
+    first, second = (truth + rng.normal(0.0, 1.0, (2_000, 4)) for _ in range(2))
+    assert agreement_of_both(first, second) == pytest.approx(agreement(first), abs=0.03)
+    assert agreement_of_both(first, -second) == pytest.approx(-agreement(first), abs=0.03)

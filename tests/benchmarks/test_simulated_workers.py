@@ -7,7 +7,7 @@ from simulated_workers import describe_differences, describe_times, lowest_objec
 def test_the_lowest_objective_at_full_fidelity() -> None:
     rows = [("a", 0, 3, 0.5), ("a", 0, 3, 0.4), ("a", 0, 1, 0.1), ("a", 1, 3, 0.7), ("b", 0, 3, 0.2)]
     trials = pd.DataFrame(rows, columns=["optimizer", "repeat", "epochs", "objective"])
-    assert lowest_objectives(trials) == {"a": {0: 0.4, 1: 0.7}, "b": {0: 0.2}}
+    assert lowest_objectives(trials, 3) == {"a": {0: 0.4, 1: 0.7}, "b": {0: 0.2}}
 
 
 def test_a_difference_is_to_the_first_number_of_workers() -> None:

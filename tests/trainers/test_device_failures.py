@@ -5,7 +5,6 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ class StubGpu:
         self.poisoned = self.end_fails = self.recording = False
         self.taken, self.own, self.total = 0, 10 * GIB, 16 * GIB
         self.index, self.stream = 0, "default"
-        self.emptied = self.graphs = 0
+        self.emptied = self.graphs = self.streams = 0
 
     def answer(self, *_: object) -> None:
         if self.sticky:
@@ -76,6 +75,7 @@ class StubGpu:
         before, self.stream, self.recording = self.stream, stream, True
         try:
             yield
+            self.stream = before
         except BaseException:
             if self.end_fails:
                 self.poisoned = True
@@ -87,17 +87,23 @@ class StubGpu:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> StubGpu:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubGpu]:
     """Replaces torch.cuda by a stub; the trainers' tensors stay on the CPU."""
+    cuda_graph._side_stream.cache_clear()
     stub = StubGpu()
 
     class Stream:
+        def __init__(self, device: int = 0) -> None:
+            stub.streams += 1
+
         def wait_stream(self, other: object) -> None:
             stub.answer()
 
     class Graph:
         def __init__(self) -> None:
             stub.graphs += 1
+
+        def replay(self) -> None: ...
 
     stub.stream = Stream()
     for name, stand_in in {
@@ -116,12 +122,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StubGpu:
         "get_device_name": lambda device: "Stub 3000",
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    monkeypatch.setattr(cuda_graph, "_side_stream", cache(lambda device: Stream()))
     real_to_device, real_stack = image_trainer.to_device, image_trainer.Stack
     monkeypatch.setattr(image_trainer, "usable_device", torch.device)
     monkeypatch.setattr(image_trainer, "to_device", lambda split, _: real_to_device(split, CPU))
     monkeypatch.setattr(image_trainer, "Stack", lambda networks, cell, _: real_stack(networks, cell, CPU))
-    return stub
+    yield stub
+    cuda_graph._side_stream.cache_clear()
 
 
 @pytest.fixture
@@ -129,6 +135,16 @@ def trainer(gpu: StubGpu, noise_split: Split, monkeypatch: pytest.MonkeyPatch) -
     """On the stub; its steps are not captured."""
     monkeypatch.setattr(StackedLearner, "capture", lambda learner: gpu.answer())
     return ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0)
+
+
+def test_all_captures_and_their_warm_ups_share_a_stream(gpu: StubGpu) -> None:
+    before, used = gpu.streams, list[Any]()
+    gpu.index = 1
+    for _ in range(2):
+        capture_graph(lambda: used.append(gpu.stream), lambda: used.append(gpu.stream), [])
+    assert gpu.streams == before + 1
+    assert len(used) == 2 * (cuda_graph.WARM_UP + 1)
+    assert len({id(stream) for stream in used}) == 1
 
 
 def test_a_step_that_cannot_be_captured_loses_the_device_without_a_fallback(

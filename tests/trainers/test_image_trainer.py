@@ -197,10 +197,10 @@ def test_an_unknown_device_is_refused(make_trainer: MakeTrainer, device: str) ->
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *product(("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"), (0, 1.5, "4")),
+        *product(("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"), (0, 1.5, True, "4")),
         *product(("seeds", "batch_size"), (None,)),
         *product(("arrangement", "flops"), ("other", None)),
-        *product(("flops_weight",), (-0.1, math.nan, math.inf)),
+        *product(("flops_weight",), (-0.1, math.nan, math.inf, None, "a")),
     ],
 )
 def test_a_setting_that_is_not_allowed_is_named(name: str, value: Any) -> None:

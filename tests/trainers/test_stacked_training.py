@@ -189,9 +189,7 @@ def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(("size", "groups"), [(1, 1), (3, 4), (5, 1)])
 def test_gradients_of_a_convolution_are_torchs(size: int, groups: int) -> None:
     """Of images that are not square, with other numbers of outputs than inputs."""
-    layer = StackedConvolution(
-        SEEDS * 8, SEEDS * 4, size, padding=size // 2, groups=SEEDS * groups, dtype=torch.float64
-    )
+    layer = StackedConvolution(SEEDS * 8, SEEDS * 4, size, SEEDS * groups, torch.float64)
     images = torch.randn(5, SEEDS * 8, 9, 7, dtype=torch.float64, requires_grad=True)
     output = layer(images)
     expected = functional.conv2d(images, layer.weight, layer.bias, padding=size // 2, groups=SEEDS * groups)

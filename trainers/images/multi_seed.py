@@ -108,10 +108,9 @@ class StackedLinear(nn.Module):
 def _widen(layer: nn.Module, seeds: int) -> nn.Module | None:
     """The layer for `seeds` networks that replaces one for a single network; None if it is the same."""
     if isinstance(layer, nn.Conv2d):
-        size, padding = layer.kernel_size[0], layer.padding[0]
-        assert isinstance(padding, int)
+        size = layer.kernel_size[0]
         inputs, outputs = seeds * layer.in_channels, seeds * layer.out_channels
-        return StackedConvolution(inputs, outputs, size, padding=padding, groups=seeds * layer.groups)
+        return StackedConvolution(inputs, outputs, size, seeds * layer.groups)
     if isinstance(layer, nn.BatchNorm2d):
         norm = nn.BatchNorm2d(seeds * layer.num_features, layer.eps, layer.momentum)
         norm.num_batches_tracked = None  # not used, and counting costs an operation per layer

@@ -42,10 +42,10 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"):
             value, unset = getattr(self, name), name not in ("seeds", "batch_size")
-            if not (value is None and unset) and not (isinstance(value, int) and value >= 1):
+            if not (value is None and unset) and not (type(value) is int and value >= 1):
                 raise TrainerError(f"{name} = {value!r}; it must be an integer of at least 1{' or None' * unset}")
         for name, allowed in (("arrangement", get_args(Arrangement)), ("flops", get_args(FlopsConvention))):
             if getattr(self, name) not in allowed:
                 raise TrainerError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
-        if not 0 <= self.flops_weight < math.inf:
-            raise TrainerError(f"flops_weight = {self.flops_weight}; it must be a finite number of at least 0")
+        if not isinstance(self.flops_weight, int | float) or not 0 <= self.flops_weight < math.inf:
+            raise TrainerError(f"flops_weight = {self.flops_weight!r}; it must be a finite number of at least 0")
