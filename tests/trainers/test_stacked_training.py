@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers.images import cuda_graph
+from fmnas.trainers.images import cuda_graph, stacked_convolution
 from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.model import Network, normalise
@@ -89,8 +89,12 @@ def test_a_step_is_the_plain_one(digits: DeviceData, name: str) -> None:
         torch.testing.assert_close(values, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("as_on_a_gpu", [False, True])
 @pytest.mark.parametrize("name", [*ALL, *DEAD])
-def test_six_steps_in_double_precision(digits: DeviceData, name: str) -> None:
+def test_six_steps_in_double_precision(
+    digits: DeviceData, name: str, as_on_a_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacked_convolution, "has_own_gradients", lambda device: as_on_a_gpu)
     learner, plain = both(name, digits, 2, torch.float64)
     begin(learner, 1e-3)
     losses = torch.stack([learner.step(2) for _ in range(6)], dim=1)
@@ -187,8 +191,9 @@ def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("size", "groups"), [(1, 1), (3, 4), (5, 1)])
-def test_gradients_of_a_convolution_are_torchs(size: int, groups: int) -> None:
+def test_gradients_of_a_convolution_are_torchs(size: int, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of images that are not square, with other numbers of outputs than inputs."""
+    monkeypatch.setattr(stacked_convolution, "has_own_gradients", lambda device: True)
     layer = StackedConvolution(SEEDS * 8, SEEDS * 4, size, SEEDS * groups, torch.float64)
     images = torch.randn(5, SEEDS * 8, 9, 7, dtype=torch.float64, requires_grad=True)
     output = layer(images)
@@ -197,3 +202,8 @@ def test_gradients_of_a_convolution_are_torchs(size: int, groups: int) -> None:
     gradient, needed = torch.randn_like(output), (images, layer.weight, layer.bias)
     for ours, theirs in zip(*(torch.autograd.grad(y, needed, gradient) for y in (output, expected)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_own_gradients_are_for_gpus() -> None:
+    assert stacked_convolution.has_own_gradients(torch.device("cuda"))
+    assert not stacked_convolution.has_own_gradients(CPU)
