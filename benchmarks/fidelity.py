@@ -84,7 +84,7 @@ def lines_of_table(curves: Floats) -> list[str]:
     return lines
 
 
-def rows_of_full(table: RecordedTable) -> dict[tuple[tuple[str, Any], ...], int]:
+def index_full_trainings(table: RecordedTable) -> dict[tuple[tuple[str, Any], ...], int]:
     """Return the row of each configuration that was trained for the table's most epochs and did not diverge.
 
     Raises ValueError if one was trained twice.
@@ -101,13 +101,13 @@ def rows_of_full(table: RecordedTable) -> dict[tuple[tuple[str, Any], ...], int]
 
 
 def pair_errors(one: RecordedTable, other: RecordedTable) -> tuple[Floats, Floats]:
-    """Return the errors [n, S] of the n configurations in both tables (`rows_of_full`), in the same order."""
-    first, second = rows_of_full(one), rows_of_full(other)
+    """Return the errors [n, S] of the n configurations in both tables (`index_full_trainings`), in the same order."""
+    first, second = index_full_trainings(one), index_full_trainings(other)
     both = [key for key in first if key in second]
     return one.arrays["errors"][[first[key] for key in both]], other.arrays["errors"][[second[key] for key in both]]
 
 
-def agreement_of_both(first: Floats, second: Floats) -> float:
+def agreement_across(first: Floats, second: Floats) -> float:
     """Kendall's tau of means over half of the seeds at one fidelity and at the other, averaged over the halves."""
     halves = [half for half, _ in halves_of(first.shape[1])]
     return float(np.mean([kendalltau(first[:, h].mean(axis=1), second[:, h].mean(axis=1))[0] for h in halves]))
@@ -117,7 +117,7 @@ def describe_agreement(first: Floats, second: Floats) -> str:
     """Return a sentence on the order of the same configurations at two fidelities; errors [n, S] each."""
 
     def measure(a: Floats, b: Floats) -> list[float]:
-        within, across = (agreement(a), agreement(b)), agreement_of_both(a, b)
+        within, across = (agreement(a), agreement(b)), agreement_across(a, b)
         return [float(kendalltau(a.mean(axis=1), b.mean(axis=1))[0]), *within, across, across - sum(within) / 2]
 
     rng, drawn = np.random.default_rng(0), []

@@ -77,9 +77,9 @@ def lines_of_table(folders: list[Path]) -> Iterator[str]:
     yield "| optimizer | workers | lowest | difference, p | expected | difference, p | seconds | idle |"
     yield "|---|---|---|---|---|---|---|---|"
     for optimizer in next(iter(lowest.values())):
-        found, meant = describe_differences(lowest, optimizer), describe_differences(expected, optimizer)
+        best, mean = describe_differences(lowest, optimizer), describe_differences(expected, optimizer)
         for workers in lowest:
-            yield f"| {optimizer} | {workers} | {found[workers]} | {meant[workers]} | {times[workers][optimizer]} |"
+            yield f"| {optimizer} | {workers} | {best[workers]} | {mean[workers]} | {times[workers][optimizer]} |"
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from fmnas.trainers.problem import Problem
 def setup_statements(config: Config, problem: Problem) -> list[str]:
     """Return a statement each on the problem, its fixed variables, objective, budget, design, concurrency and time."""
     concurrent = [f"{entry.label} {entry.concurrency}" for entry in config.optimizers if entry.concurrency > 1]
-    others = "; all others 1" if len(concurrent) < len(config.optimizers) else ""
+    rest = "; all others 1" if len(concurrent) < len(config.optimizers) else ""
     statements = [
         f"{display_name(config.problem)}: {_problem_summary(config, problem)}",
         *(
@@ -25,7 +25,7 @@ def setup_statements(config: Config, problem: Problem) -> list[str]:
         problem.objective,
         _budget(config),
         _initial_design(config),
-        f"Concurrent trials: {', '.join(concurrent)}{others}" if concurrent else "",
+        f"Concurrent trials: {', '.join(concurrent)}{rest}" if concurrent else "",
         _racing(config),
         _simulated_time(config),
     ]

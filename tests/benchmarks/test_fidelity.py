@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fidelity import agreement, agreement_of_both, halves_of, measure_spread, pair_errors
+from fidelity import agreement, agreement_across, halves_of, measure_spread, pair_errors
 
 from fmnas.trainers.recorded_table import RecordedTable, read_table
 
@@ -64,5 +64,5 @@ def test_across_fidelities_the_noise_is_the_same() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(2_000, 1))
     first, second = (truth + rng.normal(0.0, 1.0, (2_000, 4)) for _ in range(2))
-    assert agreement_of_both(first, second) == pytest.approx(agreement(first), abs=0.03)
-    assert agreement_of_both(first, -second) == pytest.approx(-agreement(first), abs=0.03)
+    assert agreement_across(first, second) == pytest.approx(agreement(first), abs=0.03)
+    assert agreement_across(first, -second) == pytest.approx(-agreement(first), abs=0.03)

@@ -48,11 +48,11 @@ def test_cocabo_alone_knows_its_budget() -> None:
     assert "budget" in note.text
 
 
-@pytest.mark.parametrize("others", [[], ["random"]])
-def test_concurrency_is_stated_of_those_that_have_it(others: list[str]) -> None:
-    statements = " ".join(setup_statements(config({"name": "bo-fm", "concurrency": 4}, *others), FUNC2C))
+@pytest.mark.parametrize("serial", [[], ["random"]])
+def test_concurrency_is_stated_of_those_that_have_it(serial: list[str]) -> None:
+    statements = " ".join(setup_statements(config({"name": "bo-fm", "concurrency": 4}, *serial), FUNC2C))
     assert "bo-fm 4" in statements
-    assert ("others" in statements) == bool(others)
+    assert ("others" in statements) == bool(serial)
 
 
 @pytest.mark.parametrize(
