@@ -61,7 +61,7 @@ def describe_times(ledger: pd.DataFrame, workers: int) -> dict[str, str]:
 def lines_of_table(folders: list[Path]) -> Iterator[str]:
     """Yield a table with a row per optimizer and number of workers.
 
-    Raises ValueError unless each directory has another number of workers, the same for all of its optimizers.
+    Exits unless each directory has another number of workers, the same for all of its optimizers.
     """
     surrogate = read_surrogate(FILE)
     lowest: dict[int, Values] = {}
@@ -70,7 +70,9 @@ def lines_of_table(folders: list[Path]) -> Iterator[str]:
     for folder in folders:
         run = load_run(folder)
         config = yaml.safe_load((folder / "config.yaml").read_text())
-        (workers,) = {optimizer["concurrency"] for optimizer in config["optimizers"]} - set(lowest)
+        workers, *more = {optimizer["concurrency"] for optimizer in config["optimizers"]}
+        if more or workers in lowest:
+            raise SystemExit(f"{folder}: give each directory another number of workers, one for all of its optimizers")
         lowest[workers] = lowest_objectives(run.trials, surrogate.facts.epochs)
         expected[workers] = expected_of_incumbents(folder, surrogate)
         times[workers] = describe_times(run.ledger, workers)
