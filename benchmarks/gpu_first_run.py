@@ -9,7 +9,8 @@ It needs torch and numpy alone, and no installation: it runs this checkout. Part
 | equality | of each operation: stacked = plain (in double precision), graph = step, two runs; no seed changes another |
 | failure | the state after a failed capture |
 | captures | seconds and memory of many captures in a row |
-| times | evaluations by the trainer, alone and in 1, 2, 4 and 8 processes that share the device (training_gpu.py) |
+| sharing | evaluations by the trainer, in 1, 2, 4 and 8 processes that share the device (training_gpu.py) |
+| alone | evaluations of five cells, alone on the device, and the plain loop's (training_gpu.py) |
 
 Each part is a process with a share of the seconds that are left; it is killed if it hangs. If one fails, the others
 still run. `--dry` runs the checks on the CPU with tiny sizes.
@@ -31,8 +32,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PARTS = {"equality": 150, "failure": 30, "captures": 90, "times": 270}
+PARTS = {"equality": 150, "failure": 30, "captures": 90, "sharing": 90, "alone": 180}
 """Parts and their shares of the time; they are seconds when there are 540."""
+
+TIMINGS = ("sharing", "alone")
+"""The parts of `training_gpu.py`."""
 
 GRACE = 4.0
 """Seconds that a part may overrun until it is killed."""
@@ -51,7 +55,7 @@ def share(left: float, names: Sequence[str]) -> float:
 
 def command(part: str, seconds: float, path: Path, dry: bool) -> list[str]:
     """Return the command of a part, which writes its numbers to a file."""
-    script = ["training.py", "--part", "gpu"] if part == "times" else ["gpu_checks.py", part, *["--dry"] * dry]
+    script = ["training.py", "--part", part] if part in TIMINGS else ["gpu_checks.py", part, *["--dry"] * dry]
     return [sys.executable, str(HERE / script[0]), *script[1:], "--seconds", str(seconds), "--json", str(path)]
 
 
@@ -76,7 +80,7 @@ def run_part(called: Sequence[str], seconds: float, home: str) -> int:
 
 def run_all(arguments: argparse.Namespace) -> int:
     """Run every part in turn and return the exit code."""
-    names = [name for name in PARTS if name in (arguments.only or PARTS) and not (arguments.dry and name == "times")]
+    names = [name for name in PARTS if name in (arguments.only or PARTS) and not (arguments.dry and name in TIMINGS)]
     ends, results, wrong = time.monotonic() + arguments.seconds, dict[str, Any](), list[str]()
     with tempfile.TemporaryDirectory() as home:
         os.symlink(HERE.parent, Path(home) / "fmnas")

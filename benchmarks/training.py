@@ -1,6 +1,6 @@
 """How long an evaluation of the joint problem takes, beside a training loop as people write it.
 
-    python benchmarks/training.py [--quick] [--json FILE] [--threads K] [--part cpu|gpu|all] [--seconds S]
+    python benchmarks/training.py [--quick] [--json FILE] [--threads K] [--part cpu|gpu|alone|sharing|all] [--seconds S]
 
 Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops for four seeds:
 
@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from training_gpu import Plan, measure_gpu, noise
+from training_gpu import PARTS, Plan, measure_gpu, noise
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.trainers.images.batches import Streams, streams, to_device
@@ -243,11 +243,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round of few steps")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--part", choices=("cpu", "gpu", "all"), default="all")
+    parser.add_argument("--part", choices=("cpu", "gpu", *PARTS, "all"), default="all")
     parser.add_argument("--seconds", type=float, default=540.0, help="on a GPU: for all of it; FILE has each finding")
     arguments = parser.parse_args()
     tune_malloc()
-    results: dict[str, Any] = cpu_table(arguments) if arguments.part != "gpu" else {}
+    results: dict[str, Any] = cpu_table(arguments) if arguments.part in ("cpu", "all") else {}
     results["gpu"] = None
 
     def keep(gpu: dict[str, Any] | None) -> None:
@@ -258,8 +258,9 @@ def main() -> None:
     if arguments.part != "cpu" and not torch.cuda.is_available():
         print("no GPU here: nothing was measured on one")
     elif arguments.part != "cpu":
-        quick = Plan(images=3_200, epochs=3, processes=(1, 2)) if arguments.quick else Plan()
-        keep(measure_gpu(cells(), replace(quick, seconds=arguments.seconds), keep))
+        quick = Plan(images=3_200, shared_images=3_200, epochs=3, processes=(1, 2)) if arguments.quick else Plan()
+        plan = replace(quick, seconds=arguments.seconds)
+        keep(measure_gpu(cells(), plan, keep, {arguments.part}.intersection(PARTS) or PARTS))
     keep(results["gpu"])
 
 

@@ -6,13 +6,14 @@ Part of `training.py`. Needs torch and numpy alone.
 - An evaluation has 25 epochs, 4 seeds, 30,000 + 30,000 images, batch 32. It is EXTRAPOLATED: the first epoch (which
   holds building and capturing) + 24 times the median of the next ones. An epoch ends when it is reported.
 - It ends by itself when its seconds are over; what it had no time for is named. Each result is written at once, and
-  one that fails does not stop the others. plain is timed on few images: it takes some ten times as long.
+  one that fails does not stop the others. plain is timed on few images: it takes some ten times as long. Sharing
+  processes train on few images, too: what they take at their beginning is in none of the numbers.
 """
 
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -40,18 +41,20 @@ from fmnas.trainers.problem import Arrangement
 from fmnas.trainers.split import Split
 
 EPOCHS, SEEDS, BATCH, IMAGES = 25, 4, 32, 30_000
+PARTS = ("sharing", "alone")
 
 
 @dataclass(frozen=True)
 class Plan:
     """What is measured: on which device, with how many images, epochs per timing, and processes at a time.
 
-    plain_images: for the plain way. seconds: for all of it.
+    plain_images: for the plain way. shared_images: for processes that share. seconds: for all of it.
     """
 
     device: str = "cuda"
     images: int = IMAGES
     plain_images: int = 3_200
+    shared_images: int = 7_500
     epochs: int = 4
     processes: tuple[int, ...] = (1, 2, 4, 8)
     seconds: float = 540.0
@@ -138,14 +141,14 @@ def process(
 
 def measure_one(plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier) -> dict[str, Any]:
     """What one of several processes measures."""
-    split = noise(plan.images)
+    split = noise(plan.shared_images)
     chosen = trainer(plan, split)
     ready = time.time() - begun
     first = first_step(plan, split, cell)
     barrier.wait(ends - time.time())
     seconds = epoch_seconds(chosen, cell, plan.epochs, lambda: time.time() > ends)
     barrier.wait(max(ends - time.time(), 1.0))  # everyone still holds its memory
-    row = {"evaluation": whole(seconds, plan.images), "ready": ready, "first_step": first}
+    row = {"evaluation": whole(seconds, plan.shared_images), "ready": ready, "first_step": first}
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         row |= {"reserved_mb": torch.cuda.max_memory_reserved() / 1e6, "device_mb": (total - free) / 1e6}
@@ -205,11 +208,16 @@ def alone(cell: Cell, plan: Plan, stop: Stop) -> dict[str, float]:
     return {"stacked": stacked, "plain": plain, "speedup": plain / stacked}
 
 
-def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Measure and print; the numbers. keep: given all of them so far, whenever one is new."""
+def measure_gpu(
+    cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, Any]], object], parts: Collection[str] = PARTS
+) -> dict[str, Any]:
+    """Measure the named parts and print; the numbers. keep: given all of them so far, whenever one is new."""
     ends = time.monotonic() + plan.seconds
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else plan.device
-    print(f"{name}: seconds of a full evaluation, extrapolated from {plan.epochs} epochs of {plan.images} images")
+    print(
+        f"{name}: seconds of a full evaluation, extrapolated from {plan.epochs} epochs of {plan.images} images,"
+        f" of processes that share the device of {plan.shared_images}"
+    )
     result: dict[str, Any] = {"device": name, "alone": {}, "shared": {}, "left_out": []}
 
     def stop() -> bool:
@@ -231,9 +239,9 @@ def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, An
         keep(result)
 
     shared = "random 1"
-    for label, cell in cells.items():
+    for label, cell in cells.items() if "alone" in parts else ():
         add(result["alone"], label, label, partial(alone, cell, plan, stop))
-    for count in plan.processes:
+    for count in plan.processes if "sharing" in parts else ():
         what = f"{count} processes that share the device, evaluations of {shared}"
         add(result["shared"], count, what, partial(together, count))
     return result
