@@ -14,6 +14,7 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ def _start_local_cluster(namespace: str) -> Any:
         constants.ENABLE_RAY_CLUSTER = False  # what Ray reads of `loopback` when it is imported, perhaps earlier
         try:
             # Without an address, Ray would join a cluster of `ray start` or RAY_ADDRESS.
-            ray.init(address="local", namespace=namespace, _temp_dir=str(directory), **_LOCAL_OPTIONS, **_OPTIONS)
+            with _separate_process_groups(ray._private.services):
+                ray.init(address="local", namespace=namespace, _temp_dir=str(directory), **_LOCAL_OPTIONS, **_OPTIONS)
         except Exception as error:  # Ray raises plain Exceptions, too
             message = " ".join(str(error).split())[:300]
             raise ClusterError(
@@ -103,6 +105,21 @@ def _import_ray() -> Any:
         ray._raylet.Config.initialize("")
         ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
     return ray
+
+
+@contextmanager
+def _separate_process_groups(services: Any) -> Iterator[None]:
+    """Start the processes of Ray in this block outside the driver's process group.
+
+    Else a signal to the group, of `timeout` or of a terminal that closes, ends Ray while the driver still needs it.
+    services: Ray's module. It has no option for that.
+    """
+    start = services.ConsolePopen
+    services.ConsolePopen = partial(start, process_group=0)
+    try:
+        yield
+    finally:
+        services.ConsolePopen = start
 
 
 @contextmanager

@@ -79,6 +79,7 @@ class RayPool:
         self._starting: dict[Any, _Actor] = {}  # future of `ready` -> actor
         self._idle: list[_Actor] = []
         self._busy: dict[Any, _RunningJob] = {}  # future of `evaluate` -> job
+        self._nodes: dict[str, dict[str, float]] = {}  # id -> resources of each live one
         self._failed_starts = 0
         self._last_ready = time.monotonic()
         self._resize()
@@ -146,7 +147,8 @@ class RayPool:
         """Start and kill workers so that all that there should be exist."""
         self._resized_at = time.monotonic()
         self._check_local_cluster()
-        nodes = live_nodes(self._ray)
+        # A local cluster has one node. Asking for it would block while its head dies.
+        nodes = self._nodes = self._nodes if self._nodes and self._own_node else live_nodes(self._ray)
         for actor in [actor for actor in self._idle if actor.node not in nodes]:
             self._idle.remove(actor)
             self._kill(actor)

@@ -3,15 +3,18 @@
 import csv
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,6 +160,7 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         self._journal = out / "journal.jsonl"
 
@@ -232,6 +236,37 @@ def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
     for attempt, event in ((1, first), (2, second)):
         assert isinstance(event, Started)
         assert (event.trial_id, event.attempt) == (0, attempt)
+
+
+def signal_group(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+def signal_descendants(process: subprocess.Popen[str]) -> None:
+    driver = psutil.Process(process.pid)
+    for one in [driver, *driver.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("send", "codes"),
+    [(signal_group, {130}), (signal_descendants, {130, 1})],
+    ids=["of the group, as by timeout", "of all, as by systemd"],
+)
+def test_a_signal_to_other_processes_too_ends_the_driver_in_time(
+    tmp_path: Path, send: Callable[[subprocess.Popen[str]], None], codes: set[int]
+) -> None:
+    out = tmp_path / "run"
+    endless = [f"fidelity.epochs={ENDLESS}", "workers.kind=ray", "workers.grace_seconds=2"]
+    driver = Driver(out, *SLEEPING, "optimizers=[random]", *endless)
+    driver.wait_for("started")
+    send(driver.process)
+    printed = driver.end()
+    assert driver.process.returncode in codes, printed
+    assert "resume" in printed.lower()
+    assert "Traceback" not in printed
+    assert (out / "trials.csv").exists()
 
 
 def test_a_sigterm_while_ray_starts_is_handled_by_our_handler(monkeypatch: pytest.MonkeyPatch) -> None:
