@@ -11,9 +11,9 @@ The best tenth is chosen by half of the seeds, and the true variance is the cova
 that neither the choice nor the noise enters it; the mean over all ways to choose the half. It may be negative by
 chance; then the deviation is 0. The images of the validation are the same for all: their error is not in the noise.
 
---other: the same configurations at another fidelity, e.g. more epochs. How far both agree on their order: Kendall's tau
-of the mean errors, and of means over half of the seeds across the fidelities and within each, where the halves differ;
-with 95% intervals (bootstrap over the configurations).
+--other: the same configurations at another fidelity, or on another device. How far both agree on their order: Kendall's
+tau of the mean errors, and of means over different halves of the seeds, across the files and within each; and the
+difference of their mean errors; with 95% intervals (bootstrap over the configurations).
 """
 
 import argparse
@@ -108,28 +108,33 @@ def pair_errors(one: RecordedTable, other: RecordedTable) -> tuple[Floats, Float
 
 
 def agreement_across(first: Floats, second: Floats) -> float:
-    """Kendall's tau of means over half of the seeds at one fidelity and at the other, averaged over the halves."""
-    halves = [half for half, _ in halves_of(first.shape[1])]
-    return float(np.mean([kendalltau(first[:, h].mean(axis=1), second[:, h].mean(axis=1))[0] for h in halves]))
+    """Kendall's tau of means over half of the seeds in one and over the other half in the other, averaged.
+
+    Trainings of one seed begin with the same weights, also at different fidelities, so they agree better.
+    """
+    halves = halves_of(first.shape[1])
+    return float(np.mean([kendalltau(first[:, a].mean(axis=1), second[:, b].mean(axis=1))[0] for a, b in halves]))
 
 
 def describe_agreement(first: Floats, second: Floats) -> str:
-    """Return a sentence on the order of the same configurations at two fidelities; errors [n, S] each."""
+    """Return a sentence on the errors [n, S] of the same configurations in two files."""
 
     def measure(a: Floats, b: Floats) -> list[float]:
         within, across = (agreement(a), agreement(b)), agreement_across(a, b)
-        return [float(kendalltau(a.mean(axis=1), b.mean(axis=1))[0]), *within, across, across - sum(within) / 2]
+        tau = float(kendalltau(a.mean(axis=1), b.mean(axis=1))[0])
+        return [tau, *within, across, across - sum(within) / 2, float((b - a).mean())]
 
     rng, drawn = np.random.default_rng(0), []
     for _ in range(DRAWS):
         rows = rng.integers(len(first), size=len(first))
         drawn.append(measure(first[rows], second[rows]))
-    tau, one, other, across, difference = measure(first, second)
+    tau, one, other, across, difference, offset = measure(first, second)
     low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
     return (
         f"configurations in both = {len(first)}, tau = {tau:.2f} ({low[0]:.2f} to {high[0]:.2f}); "
         f"of half of the seeds: within each {one:.2f} and {other:.2f}, across {across:.2f}, "
-        f"lower by {-difference:.2f} ({-high[4]:.2f} to {-low[4]:.2f})"
+        f"lower by {-difference:.2f} ({-high[4]:.2f} to {-low[4]:.2f}); "
+        f"mean error {offset:+.4f} ({low[5]:+.4f} to {high[5]:+.4f})"
     )
 
 
@@ -137,7 +142,7 @@ def main() -> None:
     """Print the table of a file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
-    parser.add_argument("--other", type=Path, metavar="FILE", help="the same configurations at another fidelity")
+    parser.add_argument("--other", type=Path, metavar="FILE", help="of the same configurations")
     arguments = parser.parse_args()
     table = read_table(arguments.file)
     finished = table.arrays["status"] == FINISHED

@@ -2,9 +2,10 @@
 
     python benchmarks/surrogate_forecast.py
 
-The table has the columns of `surrogate.py validate`, for all later results and for those of each optimizer, and under
-each what the noise would leave of perfect predictions. Nothing is fitted here: `joint_recorded` predicts. Later results
-are at full fidelity, and of networks and schedules that are, up to symmetries, in none of the files of its fit.
+A table for each file of later results has the columns of `surrogate.py validate`, for all of them and for those of each
+optimizer, and under each what the noise would leave of perfect predictions. Nothing is fitted here: `joint_recorded`
+predicts. Later results are at full fidelity, and of networks and schedules that are, up to symmetries, in none of the
+files of its fit.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ from fmnas.trainers.surrogate.problem import FILE
 RECORDED = Path(__file__).parent / "results" / "recorded"
 FITTED = (RECORDED / "uniform_800_images_3_epochs.npz", RECORDED / "joint_comparison.npz")
 """What `joint_recorded` was fitted to."""
-LATER = RECORDED / "joint_comparison_60.npz"
-"""The second half of the comparison; the first is in it, too."""
+LATER = (RECORDED / "joint_comparison_60.npz", RECORDED / "uniform_800_images_3_epochs_h200.npz")
+"""The comparison, whose second half is later, and uniform configurations, trained on a GPU, but for the first."""
 
 
 def find_later(recorded: Recorded, fitted: int) -> NDArray[np.bool_]:
@@ -35,19 +36,22 @@ def lines_of_forecast(recorded: Recorded, later: NDArray[np.bool_], surrogate: S
     weight, models = surrogate.facts.flops_weight, surrogate.models
     yield from HEAD_OF_ACCURACY
     optimizers = sorted({one.optimizer for one, kept in zip(recorded.observations, later, strict=True) if kept})
-    for label, rows in {"all": later, **{name: later & recorded.optimizer_is(name) for name in optimizers}}.items():
+    parts = {name: later & recorded.optimizer_is(name) for name in optimizers if len(optimizers) > 1}
+    for label, rows in {"all": later, **parts}.items():
         predicted = recorded.predict(models, rows)
         yield line_of_accuracy(label, recorded, rows, predicted, weight)
         yield line_of_noise_alone(f"{label}, by the noise alone", recorded, rows, predicted, weight)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     surrogate = read_surrogate(FILE)
-    fitted = read_observations([read_table(path) for path in FITTED])
-    every = read_observations([read_table(path) for path in (*FITTED, LATER)])
-    recorded = arrange(every, surrogate.features)
-    print("\n".join(lines_of_forecast(recorded, find_later(recorded, len(fitted)), surrogate)))
+    fitted = [read_table(path) for path in FITTED]
+    count = len(read_observations(fitted))
+    for path in LATER:
+        recorded = arrange(read_observations([*fitted, read_table(path)]), surrogate.features)
+        print(f"\n{path.name}:\n")
+        print("\n".join(lines_of_forecast(recorded, find_later(recorded, count), surrogate)))
 
 
 if __name__ == "__main__":

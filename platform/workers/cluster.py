@@ -52,12 +52,13 @@ def _start_local_cluster(namespace: str) -> Any:
     directory = session_directory()
     with _environment({**access, **loopback}):  # only Ray's processes inherit it
         ray = _import_ray()
-        constants = ray._private.ray_constants
+        constants, services = ray._private.ray_constants, ray._private.services
+        # Else a signal to the driver's process group, as of `timeout` or a closed terminal, ends Ray before the driver.
+        start, services.ConsolePopen = services.ConsolePopen, partial(services.ConsolePopen, process_group=0)
         constants.ENABLE_RAY_CLUSTER = False  # what Ray reads of `loopback` when it is imported, perhaps earlier
         try:
             # Without an address, Ray would join a cluster of `ray start` or RAY_ADDRESS.
-            with _separate_process_groups(ray._private.services):
-                ray.init(address="local", namespace=namespace, _temp_dir=str(directory), **_LOCAL_OPTIONS, **_OPTIONS)
+            ray.init(address="local", namespace=namespace, _temp_dir=str(directory), **_LOCAL_OPTIONS, **_OPTIONS)
         except Exception as error:  # Ray raises plain Exceptions, too
             message = " ".join(str(error).split())[:300]
             raise ClusterError(
@@ -66,7 +67,7 @@ def _start_local_cluster(namespace: str) -> Any:
                 "running cluster with --address"
             ) from None
         finally:
-            constants.ENABLE_RAY_CLUSTER = True
+            constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = True, start
     return ray
 
 
@@ -105,21 +106,6 @@ def _import_ray() -> Any:
         ray._raylet.Config.initialize("")
         ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
     return ray
-
-
-@contextmanager
-def _separate_process_groups(services: Any) -> Iterator[None]:
-    """Start the processes of Ray in this block outside the driver's process group.
-
-    Else a signal to the group, of `timeout` or of a terminal that closes, ends Ray while the driver still needs it.
-    services: Ray's module. It has no option for that.
-    """
-    start = services.ConsolePopen
-    services.ConsolePopen = partial(start, process_group=0)
-    try:
-        yield
-    finally:
-        services.ConsolePopen = start
 
 
 @contextmanager

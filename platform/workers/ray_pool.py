@@ -80,8 +80,7 @@ class RayPool:
         self._idle: list[_Actor] = []
         self._busy: dict[Any, _RunningJob] = {}  # future of `evaluate` -> job
         self._nodes: dict[str, dict[str, float]] = {}  # id -> resources of each live one
-        self._failed_starts = 0
-        self._last_ready = time.monotonic()
+        self._failed_starts, self._last_ready = 0, time.monotonic()
         self._resize()
 
     @property
@@ -126,18 +125,14 @@ class RayPool:
 
     def progress(self) -> Mapping[JobKey, int]:
         """See Pool; as of the last poll."""
-        epochs = self._progress.epochs
-        keys = [running.job.key for running in tuple(self._busy.values())]
-        return {key: epochs[key] for key in keys if key in epochs}
+        keys = {running.job.key for running in tuple(self._busy.values())}
+        return {key: epochs for key, epochs in self._progress.epochs.items() if key in keys}
 
     def close(self) -> None:
         """Kill every worker."""
         for actor in self._actors():
-            self._kill(actor)
+            self._ray.kill(actor.handle)
         self._idle, self._busy, self._starting = [], {}, {}
-
-    def _kill(self, actor: _Actor) -> None:
-        self._ray.kill(actor.handle, no_restart=True)
 
     def _actors(self) -> list[_Actor]:
         busy = tuple(self._busy.values())  # copied at once, as another thread may read `size`
@@ -151,7 +146,7 @@ class RayPool:
         nodes = self._nodes = self._nodes if self._nodes and self._own_node else live_nodes(self._ray)
         for actor in [actor for actor in self._idle if actor.node not in nodes]:
             self._idle.remove(actor)
-            self._kill(actor)
+            self._ray.kill(actor.handle)
         size = self._max_workers
         if not self._workers.autoscale:  # else Ray adds nodes for those that fit on none
             size = min(size, workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus))
@@ -162,7 +157,7 @@ class RayPool:
                 actor = _Actor(name, self._start_actor(name))
                 self._starting[actor.handle.ready.remote()] = actor
         for future in list(self._starting)[: max(0, len(names) - size)]:  # they wait for a node that is gone
-            self._kill(self._starting.pop(future))
+            self._ray.kill(self._starting.pop(future).handle)
         self._warn_if_none_ready()
 
     def _start_actor(self, name: str) -> Any:
@@ -202,7 +197,7 @@ class RayPool:
         try:
             worker = self._ray.get(future)
         except self._ray.exceptions.RayError as error:
-            self._kill(actor)
+            self._ray.kill(actor.handle)
             if getattr(error, "actor_init_failed", False):  # else its node died, and the next resize starts another
                 self._failed_starts += 1
                 cause = legible(str(error).strip().rpartition("\n")[2])[:700]  # the last line of Ray's message
@@ -235,7 +230,7 @@ class RayPool:
     def _finish(self, future: Any, result: Outcome, is_gone: bool) -> JobEnded:
         running = self._busy.pop(future)
         if is_gone:
-            self._kill(running.actor)
+            self._ray.kill(running.actor.handle)
             self._resize()
         else:
             self._idle.append(running.actor)

@@ -40,6 +40,16 @@ def test_losses_of_the_first_steps(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert apart == pytest.approx(checks[name]["losses_apart"], abs=1e-9)
 
 
+def test_the_pages_have_the_equality() -> None:
+    checks = read_part("h200_equality.json", "equality")
+    assert all(check["ok"] for check in checks.values())
+    apart = [check["losses_apart"] for check in checks.values() if "losses_apart" in check]
+    bound = f"within {max(apart):.0e}".replace("e-0", "e-")
+    page, records = ((ROOT / "docs" / "cluster.md").read_text(), (RESULTS / "README.md").read_text())
+    assert f"in double precision, {len(apart)} cells | {bound} |" in page
+    assert f"all {len(apart)} cells were {bound}" in records
+
+
 def test_the_pages_have_the_times() -> None:
     first, now = (read_part(file, "times")["gpu"]["alone"] for file in ("h200_first.json", "h200_times.json"))
     largest, *cells = now

@@ -17,7 +17,9 @@ README = " ".join((ROOT / "README.md").read_text().split())
 UNIFORM, WHOLE, FITTED = (
     RECORDED / f"{name}.npz" for name in ("uniform_800_images_3_epochs", "joint_comparison_60", "joint_comparison")
 )
-LONGER = RECORDED / "uniform_2000_images_6_epochs.npz"
+ON_GPU, LONGER = (
+    RECORDED / f"{name}.npz" for name in ("uniform_800_images_3_epochs_h200", "uniform_2000_images_6_epochs")
+)
 EPOCHS, FULL = 180, 3
 
 
@@ -78,15 +80,26 @@ def test_what_the_surrogate_was_fitted_to_is_a_part_of_the_comparison() -> None:
     assert fitted == {key: whole[key] for key in fitted}
 
 
+def agreement_of(one: Path, other: Path) -> list[str]:
+    """The numbers of `describe_agreement`."""
+    return re.findall(r"[-+]?\d[\d.]*", describe_agreement(*pair_errors(read_table(one), read_table(other))))
+
+
 def test_the_page_has_the_agreement_with_longer_trainings() -> None:
-    first, second = pair_errors(read_table(UNIFORM), read_table(LONGER))
-    count, tau, low, high, one, other, across, lower, least, most = re.findall(
-        r"\d[\d.]*", describe_agreement(first, second)
-    )
+    count, tau, low, high, one, other, across, lower, least, most, *_ = agreement_of(ON_GPU, LONGER)
     page = " ".join(PAGE.split())
     assert f"The first {count} of these configurations" in page
     assert f"is {tau} (95% interval {low} to {high})" in page
     assert f"across the fidelities by {across}, with the other half at the same fidelity by {one} and {other}" in page
     assert f": {lower} less ({least} to {most})" in page
-    spreads = [measure_spread(second, share).noise for share in (1.0, 0.1)]
+    errors = read_table(LONGER).arrays["errors"]
+    spreads = [measure_spread(errors, share).noise for share in (1.0, 0.1)]
     assert "standard error of a mean is {:.4f}, in the best tenth {:.4f}".format(*spreads) in page
+
+
+def test_the_page_has_the_agreement_of_the_devices() -> None:
+    count, _, _, _, one, other, across, _, _, _, offset, low, high = agreement_of(UNIFORM, ON_GPU)
+    page = " ".join(PAGE.split())
+    assert f"The first {count} configurations were trained on both" in page
+    assert f"the GPU's mean error differs by {offset} ({low} to {high})" in page
+    assert f"agree across the devices by {across}, within each by {one} and {other}" in page

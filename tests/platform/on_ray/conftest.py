@@ -96,7 +96,7 @@ class FakeRay:
     def shutdown(self) -> None:
         pass
 
-    def kill(self, actor: Any, no_restart: bool) -> None:
+    def kill(self, actor: Any, no_restart: bool = True) -> None:
         if actor.number:
             self.killed.append(actor.number)
 
