@@ -7,10 +7,13 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 
 | part | levels, the default first |
 |---|---|
-| warpings | 26; 5; 1 |
+| warpings | 26; 13: those without the log scale above the median; 5; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
 | search | 6 starts of 600 points; 20 of 2,000 |
 | correlation | of the priors: 0.5, or another one |
+| prior | of the parameters: weak; none: maximum likelihood |
+| starts | of the fit: every second one smoother; plain: the paper's |
+| prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
 | margin | what an improvement has to exceed, in standard deviations of the modeled objectives: 0, or more |
 """
 
@@ -26,6 +29,7 @@ from torch import Tensor
 from fmnas.optimizers import BOFM, Optimizer
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
+from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import (
     BLENDED_KERNELS,
@@ -73,6 +77,9 @@ class Arm:
     kernel: str = "blended"
     search: str = "6"
     correlation: str = "0.5"
+    prior: str = "weak"
+    starts: str = "smooth"
+    prediction: str = "ordinary"
     margin: str = "0"
 
     @property
@@ -92,8 +99,14 @@ class PartsBOFM(BOFM):
     """BO-FM with the parts of an arm."""
 
     def __init__(self, space: Space, *, arm: Arm, **others: Any) -> None:
-        warpings = {"26": WARPINGS, "5": FEW, "1": (Warping(),)}[arm.warpings]
-        super().__init__(space, mode=Mode(warpings=warpings), **others)
+        linear = tuple(warping for warping in WARPINGS if warping.warp is identity)
+        warpings = {"26": WARPINGS, "13": linear, "5": FEW, "1": (Warping(),)}[arm.warpings]
+        fit = FitSettings(
+            prior={"weak": True, "none": False}[arm.prior],
+            smooth={"smooth": True, "plain": False}[arm.starts],
+            plug_in={"ordinary": False, "plug-in": True}[arm.prediction],
+        )
+        super().__init__(space, mode=Mode(fit, warpings=warpings), **others)
         if arm.search == "20":
             wide = SearchSettings(random_points=1600, spray_points=400, starts=20)
             self.settings = self.mode = replace(self.mode, search=wide)
