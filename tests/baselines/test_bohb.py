@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy.stats import truncnorm
 
 from fmnas.baselines import BOHB
 from fmnas.baselines.brackets import brackets
 from fmnas.baselines.external import suppress_logs
 from fmnas.baselines.hyperband import Hyperband
-from fmnas.baselines.kde_model import MAX_PICKS
+from fmnas.baselines.kde_model import MAX_PICKS, Density, DensityModel, draw_truncated_normal
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.isolation import IsolatedRNG
-from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial, errors
+from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial, errors, joint_space
 from fmnas.search_spaces.records import FALLBACK, MODEL, PROMOTION, RANDOM
 
 pytestmark = pytest.mark.slow
@@ -122,16 +126,74 @@ def test_the_model_picks_about_two_thirds_once_it_has_data(space: Space) -> None
     assert {t.note for t in trials} == {""}
 
 
-@pytest.fixture
-def _broken_density(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("space", [SPACE, NOMINAL, joint_space()], ids=["numbers", "categories", "joint"])
+def test_a_density_is_that_of_statsmodels(space: Space) -> None:
+    """At what the model has seen, and at other points; a variable with one value has no density elsewhere."""
     from statsmodels.nonparametric.kernel_density import KDEMultivariate
 
-    def pdf(self: Any, data_predict: Any = None) -> float:
+    kinds = "".join("u" if isinstance(v, Nominal) else "c" for v in space.variables)
+    rng = np.random.default_rng(0)
+
+    def draw(count: int) -> Any:
+        return np.array([[rng.integers(3) if kind == "u" else rng.random() for kind in kinds] for _ in range(count)])
+
+    data = draw(40)
+    bandwidths = rng.uniform(0.05, 0.4, len(kinds))
+    with suppress_logs("statsmodels"):
+        slow = KDEMultivariate(data, var_type=kinds, bw=bandwidths)
+    fast = Density(slow)
+    for point in [*data[:5], *draw(20)]:
+        assert fast.pdf(point.tolist()) == pytest.approx(float(slow.pdf(point)), rel=1e-12)
+
+
+@given(value=st.floats(0.0, 1.0), bandwidth=st.floats(1e-3, 3.0), seed=st.integers(0, 2**32 - 1))
+@example(value=0.0, bandwidth=0.003, seed=1)
+@example(value=1.0, bandwidth=3.0, seed=2)
+def test_a_truncated_normal_number_is_that_of_scipy(value: float, bandwidth: float, seed: int) -> None:
+    arguments = (-value / bandwidth, (1 - value) / bandwidth)
+    slow = truncnorm.rvs(*arguments, loc=value, scale=bandwidth, random_state=np.random.RandomState(seed))
+    with IsolatedRNG(seed).activate():
+        np.random.seed(seed)
+        fast = draw_truncated_normal(*arguments, loc=value, scale=bandwidth)
+    assert fast == pytest.approx(slow, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("space", [NOMINAL, HALVED], ids=["free", "constrained"])
+def test_its_picks_are_those_of_hpbandster(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = [trial.configuration for trial, _ in run_trials(BOHB(space, epochs=1), 60)]
+    build = DensityModel.__init__
+
+    def build_with_scipy(self: DensityModel, *arguments: Any, **options: Any) -> None:
+        build(self, *arguments, **options)
+        sys.modules[type(self.generator).__module__].sps = scipy.stats  # type: ignore[attr-defined]
+
+    def pdf_of_statsmodels(self: Density, vector: Any) -> Any:
+        if self._is_feasible is not None and not self._is_feasible(vector):
+            return self._infeasible_value
+        return self.slow.pdf(vector)  # type: ignore[attr-defined]
+
+    keep = Density.__init__
+
+    def keep_model(self: Density, model: Any, *others: Any) -> None:
+        keep(self, model, *others)
+        self.slow = model  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(DensityModel, "__init__", build_with_scipy)
+    monkeypatch.setattr(Density, "__init__", keep_model)
+    monkeypatch.setattr(Density, "pdf", pdf_of_statsmodels)
+    slow = [trial.configuration for trial, _ in run_trials(BOHB(space, epochs=1), 60)]
+    for one, other in zip(fast, slow, strict=True):
+        assert one == pytest.approx(other, abs=1e-9)
+
+
+@pytest.fixture
+def _broken_density(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    def pdf(self: Any, vector: Any) -> float:
         if request.param == "raises":
             raise FloatingPointError("the density is broken")
         return float("nan")
 
-    monkeypatch.setattr(KDEMultivariate, "pdf", pdf)
+    monkeypatch.setattr(Density, "pdf", pdf)
 
 
 @pytest.mark.usefixtures("_broken_density")
