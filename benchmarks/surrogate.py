@@ -61,8 +61,8 @@ HEAD_OF_ACCURACY = (
 class Observation:
     """The errors of a training's seeds after `epoch` of its `length` epochs.
 
-    group: what was trained. optimizer: that asked for it. seconds: of all seeds; NaN before the last epoch, and on
-    another device.
+    group: what was trained. optimizer: that asked for it. seconds: of all seeds; NaN before the last epoch, and for a
+    training on another device than that of the last file.
     """
 
     configuration: Configuration
@@ -84,7 +84,8 @@ def read_observations(tables: Sequence[RecordedTable]) -> list[Observation]:
     """Return what was observed in all finished trials."""
     groups: dict[Any, int] = {}
     observations = []
-    device = device_of(tables[-1].result(0))
+    last = tables[-1]
+    device = next(filter(None, map(device_of, map(last.result, range(len(last))))), None)
     for table in tables:
         is_whole = table.header.settings["data"]["early_validation"] is None
         for row in range(len(table)):
@@ -104,7 +105,7 @@ def read_observations(tables: Sequence[RecordedTable]) -> list[Observation]:
 
 
 def device_of(result: RecordedResult) -> str | None:
-    """Return the device that trained, None if unknown."""
+    """Return the device that trained, None if it is unknown or the trial failed."""
     conditions = result.evaluation.conditions if result.evaluation else None
     return conditions.device if conditions else None
 
@@ -179,7 +180,8 @@ def to_trees(fitted: GradientBoostingRegressor) -> Trees:
 
 def measure_overhead(observations: Sequence[Observation], most: int) -> float:
     """Return what a trial costs besides its epochs, in epochs: by what was trained for one epoch and for `most`."""
-    seconds = {(one.group, one.length): one.seconds for one in observations if one.is_last}
+    timed = [one for one in observations if not np.isnan(one.seconds)]
+    seconds = {(one.group, one.length): one.seconds for one in timed}
     pairs = [(short, seconds.get((group, most))) for (group, length), short in seconds.items() if length == 1]
     ratios = [longest / short for short, longest in pairs if longest is not None]
     ratio = float(np.median(ratios)) if ratios else most

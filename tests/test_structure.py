@@ -45,14 +45,14 @@ LINE_BUDGETS = {
     "integrations": 982,
     "testing": 440,
     "comparison": 4_445,
-    "platform": 10_790,
+    "platform": 10_800,
     "platform/config": 1_279,
     "platform/display": 874,
     "platform/experiment": 2_461,
     "platform/mlflow": 1_040,
     "platform/report": 601,
     "platform/runner": 848,
-    "platform/workers": 1_396,
+    "platform/workers": 1_408,
     "api": 393,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""

@@ -54,7 +54,7 @@ def _start_local_cluster(namespace: str) -> Any:
         ray = _import_ray()
         constants, services = ray._private.ray_constants, ray._private.services
         # Else a signal to the driver's process group, as of `timeout` or a closed terminal, ends Ray before the driver.
-        start, services.ConsolePopen = services.ConsolePopen, partial(services.ConsolePopen, process_group=0)
+        popen, services.ConsolePopen = services.ConsolePopen, partial(services.ConsolePopen, process_group=0)
         constants.ENABLE_RAY_CLUSTER = False  # what Ray reads of `loopback` when it is imported, perhaps earlier
         try:
             # Without an address, Ray would join a cluster of `ray start` or RAY_ADDRESS.
@@ -67,7 +67,7 @@ def _start_local_cluster(namespace: str) -> Any:
                 "running cluster with --address"
             ) from None
         finally:
-            constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = True, start
+            constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = True, popen
     return ray
 
 

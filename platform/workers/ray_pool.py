@@ -1,10 +1,13 @@
 """The pool on Ray: actors that evaluate one trial at a time; their number follows the live nodes."""
 
 import math
+import os
 import re
 import secrets
+import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,8 +134,16 @@ class RayPool:
     def close(self) -> None:
         """Kill every worker."""
         for actor in self._actors():
-            self._ray.kill(actor.handle)
+            self._kill(actor)
         self._idle, self._busy, self._starting = [], {}, {}
+
+    def _kill(self, actor: _Actor) -> None:
+        """End a worker. Ray would wait for the head of the cluster; a local one may be dying at the same signal."""
+        if self._own_node is None:
+            self._ray.kill(actor.handle)
+        elif actor.node:
+            with suppress(ProcessLookupError):
+                os.kill(int(actor.name.rpartition(":")[2]), signal.SIGKILL)
 
     def _actors(self) -> list[_Actor]:
         busy = tuple(self._busy.values())  # copied at once, as another thread may read `size`
@@ -142,14 +153,13 @@ class RayPool:
         """Start and kill workers so that all that there should be exist."""
         self._resized_at = time.monotonic()
         self._check_local_cluster()
-        # A local cluster has one node. Asking for it would block while its head dies.
+        # A local cluster has one node. To ask for it would block, too.
         nodes = self._nodes = self._nodes if self._nodes and self._own_node else live_nodes(self._ray)
         for actor in [actor for actor in self._idle if actor.node not in nodes]:
             self._idle.remove(actor)
-            self._ray.kill(actor.handle)
-        size = self._max_workers
-        if not self._workers.autoscale:  # else Ray adds nodes for those that fit on none
-            size = min(size, workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus))
+            self._kill(actor)
+        fit = workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus)
+        size = self._max_workers if self._workers.autoscale else min(self._max_workers, fit)  # Ray adds nodes, or not
         names = {short_worker_name(actor.name) for actor in self._actors()}
         for name in (f"worker-{i}" for i in range(self._max_workers)):
             if len(names) < size and name not in names:
@@ -157,13 +167,13 @@ class RayPool:
                 actor = _Actor(name, self._start_actor(name))
                 self._starting[actor.handle.ready.remote()] = actor
         for future in list(self._starting)[: max(0, len(names) - size)]:  # they wait for a node that is gone
-            self._ray.kill(self._starting.pop(future).handle)
+            self._kill(self._starting.pop(future))
         self._warn_if_none_ready()
 
     def _start_actor(self, name: str) -> Any:
-        """Start a worker, under a name for `ray list actors` that no other has: Ray refuses one that is in use."""
+        """Start a worker. On a running cluster it has a unique name; to look one up would block while a head dies."""
         return self._actor_class.options(
-            name=f"{self._namespace}-{name}-{secrets.token_hex(4)}",
+            name=None if self._own_node else f"{self._namespace}-{name}-{secrets.token_hex(4)}",
             num_cpus=self._workers.cpus,
             num_gpus=self._workers.gpus,
             max_restarts=0,
@@ -197,7 +207,7 @@ class RayPool:
         try:
             worker = self._ray.get(future)
         except self._ray.exceptions.RayError as error:
-            self._ray.kill(actor.handle)
+            self._kill(actor)
             if getattr(error, "actor_init_failed", False):  # else its node died, and the next resize starts another
                 self._failed_starts += 1
                 cause = legible(str(error).strip().rpartition("\n")[2])[:700]  # the last line of Ray's message
@@ -230,7 +240,7 @@ class RayPool:
     def _finish(self, future: Any, result: Outcome, is_gone: bool) -> JobEnded:
         running = self._busy.pop(future)
         if is_gone:
-            self._ray.kill(running.actor.handle)
+            self._kill(running.actor)
             self._resize()
         else:
             self._idle.append(running.actor)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -45,12 +46,12 @@ def build_trainer(
 class Worker:
     """The actor: a trainer, built once from data that all workers of a node share.
 
-    progress_actor: where it reports the epochs of its trials. monitored_device: whose use is
-    measured, as torch names it; empty: none.
+    progress_actor: where it reports epochs. monitored_device: whose use is measured, as torch names it; empty: none.
     """
 
     def __init__(self, build: BuildTrainer, data: Data | None, progress_actor: Any, monitored_device: str = "") -> None:
         tune_malloc()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray's handler raises SystemExit in the trial, which then failed
         self._place, self._progress_actor = f"{socket.gethostname()}:{os.getpid()}", progress_actor
         try:
             self._monitor = SystemMonitor(monitored_device) if monitored_device else None
