@@ -40,6 +40,7 @@ class DensityModel:
         self._configuration_space = configuration_space(space)
         with suppress_logs("hpbandster"):
             bohb = optional_module("hpbandster.optimizers.config_generators.bohb", "optimizer bohb", OptimizerError)
+            # For the whole process, as a function of that module asks for it; the numbers are the same.
             bohb.sps = SimpleNamespace(truncnorm=SimpleNamespace(rvs=draw_truncated_normal))
             self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger, **options)
 

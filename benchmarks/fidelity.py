@@ -134,7 +134,7 @@ def describe_agreement(first: Floats, second: Floats) -> str:
         f"configurations in both = {len(first)}, tau = {tau:.2f} ({low[0]:.2f} to {high[0]:.2f}); "
         f"of half of the seeds: within each {one:.2f} and {other:.2f}, across {across:.2f}, "
         f"lower by {-difference:.2f} ({-high[4]:.2f} to {-low[4]:.2f}); "
-        f"mean error {offset:+.4f} ({low[5]:+.4f} to {high[5]:+.4f})"
+        f"mean error of the other file less that of the first {offset:+.4f} ({low[5]:+.4f} to {high[5]:+.4f})"
     )
 
 

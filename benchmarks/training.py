@@ -2,7 +2,8 @@
 
     python benchmarks/training.py [--quick] [--json FILE] [--threads K] [--part cpu|gpu|alone|sharing|all] [--seconds S]
 
-Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops for four seeds:
+gpu: both alone and sharing. Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops for
+four seeds:
 
 - ordinary: the same network in torch's own arrangement, a DataLoader with 2 workers, torchvision's RandomCrop and flip
   on PIL images, torch.optim.SGD, one seed after another, torch's own number of threads.

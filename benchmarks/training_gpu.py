@@ -6,8 +6,8 @@ Part of `training.py`. Needs torch and numpy alone.
 - An evaluation has 25 epochs, 4 seeds, 30,000 + 30,000 images, batch 32. It is EXTRAPOLATED: the first epoch (which
   holds building and capturing) + 24 times the median of the next ones. An epoch ends when it is reported.
 - It ends by itself when its seconds are over; what it had no time for is named. Each result is written at once, and
-  one that fails does not stop the others. plain is timed on few images: it takes some ten times as long. Sharing
-  processes train on few images, too: what they take at their beginning is in none of the numbers.
+  one that fails does not stop the others. plain is timed on few images: it takes some ten times as long. So are
+  processes that share the device; what they take until they are built is not part of `evaluation`, `ready` has it.
 """
 
 import multiprocessing
@@ -214,10 +214,9 @@ def measure_gpu(
     """Measure the named parts and print; the numbers. keep: given all of them so far, whenever one is new."""
     ends = time.monotonic() + plan.seconds
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else plan.device
-    print(
-        f"{name}: seconds of a full evaluation, extrapolated from {plan.epochs} epochs of {plan.images} images,"
-        f" of processes that share the device of {plan.shared_images}"
-    )
+    images = {"alone": plan.images, "sharing": plan.shared_images}
+    sizes = ", ".join(f"{part}: of {images[part]} images" for part in PARTS if part in parts)
+    print(f"{name}: seconds of a full evaluation, extrapolated from {plan.epochs} epochs ({sizes})")
     result: dict[str, Any] = {"device": name, "alone": {}, "shared": {}, "left_out": []}
 
     def stop() -> bool:

@@ -53,8 +53,9 @@ def _start_local_cluster(namespace: str) -> Any:
     with _environment({**access, **loopback}):  # only Ray's processes inherit it
         ray = _import_ray()
         constants, services = ray._private.ray_constants, ray._private.services
-        # Else a signal to the driver's process group, as of `timeout` or a closed terminal, ends Ray before the driver.
-        popen, services.ConsolePopen = services.ConsolePopen, partial(services.ConsolePopen, process_group=0)
+        # In the driver's process group a signal to all of it would end Ray first. Without help of the kernel, Ray needs it.
+        popen, group = services.ConsolePopen, 0 if ray._private.utils.detect_fate_sharing_support() else None
+        services.ConsolePopen = partial(popen, process_group=group)
         constants.ENABLE_RAY_CLUSTER = False  # what Ray reads of `loopback` when it is imported, perhaps earlier
         try:
             # Without an address, Ray would join a cluster of `ray start` or RAY_ADDRESS.

@@ -100,6 +100,6 @@ def test_the_page_has_the_agreement_with_longer_trainings() -> None:
 def test_the_page_has_the_agreement_of_the_devices() -> None:
     count, _, _, _, one, other, across, _, _, _, offset, low, high = agreement_of(UNIFORM, ON_GPU)
     page = " ".join(PAGE.split())
-    assert f"The first {count} configurations were trained on both" in page
+    assert f"The first {count} configurations were trained in both ways" in page
     assert f"the GPU's mean error differs by {offset} ({low} to {high})" in page
     assert f"agree across the devices by {across}, within each by {one} and {other}" in page
