@@ -53,7 +53,7 @@ def _start_local_cluster(namespace: str) -> Any:
     with _environment({**access, **loopback}):  # only Ray's processes inherit it
         ray = _import_ray()
         constants, services = ray._private.ray_constants, ray._private.services
-        # In the driver's process group a signal to all of it would end Ray first. Without help of the kernel, Ray needs it.
+        # A signal to the driver's process group would end Ray first. Without the kernel's help Ray must be in it.
         popen, group = services.ConsolePopen, 0 if ray._private.utils.detect_fate_sharing_support() else None
         services.ConsolePopen = partial(popen, process_group=group)
         constants.ENABLE_RAY_CLUSTER = False  # what Ray reads of `loopback` when it is imported, perhaps earlier
