@@ -82,8 +82,9 @@ def test_the_page_has_the_counts_of_each_half(name: str) -> None:
 
 
 def test_the_page_has_the_counts_against_simpler_kinds() -> None:
-    def count(name: str) -> dict[str, str]:
-        tests = compare_overall(suite.problems_in(suite.read_runs(RESULTS / f"{name}.csv")), "default")
+    def count(*names: str) -> dict[str, str]:
+        runs = [run for name in names for run in suite.read_runs(RESULTS / f"{name}.csv")]
+        tests = compare_overall(suite.problems_in([run for run in runs if run.method != "fit=second"]), "default")
         return {test.other: f"{', '.join(map(str, test.cells))} | {float(f'{test.p:.2g}'):g}" for test in tests}
 
     design, validation = count("design_simpler"), count("validation_simpler")
@@ -95,6 +96,16 @@ def test_the_page_has_the_counts_against_simpler_kinds() -> None:
         assert f"| {label} | {design[arm]} | – | – |" in PAGE
     both = "kernel=plain,warpings=5"
     assert f"| 5 warpings and no additive terms | {design[both]} | {validation[both]} |" in PAGE
+    parts, pair = count("design_averaging", "design_parts"), count("validation_parts")
+    for label, arm in (
+        ("no log scale above the median", "warpings=13"),
+        ("no priors", "prior=none"),
+        ("plug-in predictions for ordinary kriging", "prediction=plug-in"),
+        ("the paper's starts", "starts=plain"),
+    ):
+        assert f"| {label} | {parts[arm]} | – | – |" in PAGE
+    label = "plug-in predictions and the paper's starts"
+    assert f"| {label} | – | – | {pair['prediction=plug-in,starts=plain']} |" in PAGE
 
 
 def test_the_page_has_the_log_losses() -> None:
