@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from fmnas.baselines.external import suppress_logs
 from fmnas.baselines.space_conversion import configuration_space, from_configspace, to_configspace
@@ -126,6 +125,8 @@ class Density:
 
 def draw_truncated_normal(a: float, b: float, *, loc: float, scale: float) -> float:
     """Draw what scipy.stats.truncnorm.rvs does, for a <= 0 <= b, from numpy's global random state."""
+    from scipy.special import log_ndtr, ndtr, ndtri_exp  # not at the top, as commands that optimize nothing load this
+
     uniform = np.random.uniform()
     log_mass = np.log1p(-ndtr(a) - ndtr(-b))
     if a < 0:

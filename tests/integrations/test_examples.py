@@ -65,10 +65,13 @@ def test_shares_of_the_variance_tell_main_effects_from_interactions(tmp_path: Pa
     for name, function in functions.items():
         for repeat in range(2):
             sampler = optuna.samplers.RandomSampler(seed=repeat)
-            study = optuna.create_study(study_name=f"{name}/random/repeat-{repeat}", storage=storage, sampler=sampler)
+            memory = optuna.storages.InMemoryStorage()
+            label = f"{name}/random/repeat-{repeat}"
+            study = optuna.create_study(study_name=label, storage=memory, sampler=sampler)
             for _ in range(100):
                 trial = study.ask()
                 study.tell(trial, function(trial.suggest_float("x", 0, 1), trial.suggest_float("y", 0, 1)))
+            optuna.copy_study(from_study_name=label, from_storage=memory, to_storage=storage)
     shares = {}
     for name in functions:
         done = python(str(ROOT / "examples" / "importance.py"), storage, f"{name}/random")
