@@ -138,7 +138,7 @@ class RayPool:
         self._idle, self._busy, self._starting = [], {}, {}
 
     def _kill(self, actor: _Actor) -> None:
-        """End a worker. Ray would wait for the head of the cluster; a local one may be dying at the same signal."""
+        """End a worker; on a local cluster by its PID, as Ray would wait for a head that may be dying."""
         if self._own_node is None:
             self._ray.kill(actor.handle)
         elif actor.node:
@@ -153,13 +153,13 @@ class RayPool:
         """Start and kill workers so that all that there should be exist."""
         self._resized_at = time.monotonic()
         self._check_local_cluster()
-        # A local cluster has one node. To ask for it would block, too.
+        # A local cluster has one node. To ask for it would block while the head dies.
         nodes = self._nodes = self._nodes if self._nodes and self._own_node else live_nodes(self._ray)
         for actor in [actor for actor in self._idle if actor.node not in nodes]:
             self._idle.remove(actor)
             self._kill(actor)
         fit = workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus)
-        size = self._max_workers if self._workers.autoscale else min(self._max_workers, fit)  # Ray adds nodes, or not
+        size = self._max_workers if self._workers.autoscale else min(self._max_workers, fit)  # autoscale adds nodes
         names = {short_worker_name(actor.name) for actor in self._actors()}
         for name in (f"worker-{i}" for i in range(self._max_workers)):
             if len(names) < size and name not in names:
