@@ -110,7 +110,7 @@ def pair_errors(one: RecordedTable, other: RecordedTable) -> tuple[Floats, Float
 def agreement_across(first: Floats, second: Floats) -> float:
     """Kendall's tau of means over half of the seeds in one and over the other half in the other, averaged.
 
-    Trainings of one seed begin with the same weights, also at different fidelities, so they agree better.
+    Trainings of one seed share their random numbers, also at different fidelities, and so agree better.
     """
     halves = halves_of(first.shape[1])
     return float(np.mean([kendalltau(first[:, a].mean(axis=1), second[:, b].mean(axis=1))[0] for a, b in halves]))

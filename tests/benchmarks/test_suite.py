@@ -88,22 +88,19 @@ def test_the_page_has_the_counts_against_simpler_kinds() -> None:
         return {test.other: f"{', '.join(map(str, test.cells))} | {float(f'{test.p:.2g}'):g}" for test in tests}
 
     design, validation = count("design_simpler"), count("validation_simpler")
-    for label, arm in (
-        ("5 warpings", "warpings=5"),
-        ("no warping", "warpings=1"),
-        ("no additive terms", "kernel=plain"),
+    parts, pair = count("design_averaging", "design_parts"), count("validation_parts")
+    for label, counts, arm in (
+        ("5 warpings", design, "warpings=5"),
+        ("no warping", design, "warpings=1"),
+        ("no additive terms", design, "kernel=plain"),
+        ("no log scale above the median", parts, "warpings=13"),
+        ("no priors", parts, "prior=none"),
+        ("plug-in predictions for ordinary kriging", parts, "prediction=plug-in"),
+        ("the paper's starts", parts, "starts=plain"),
     ):
-        assert f"| {label} | {design[arm]} | – | – |" in PAGE
+        assert f"| {label} | {counts[arm]} | – | – |" in PAGE
     both = "kernel=plain,warpings=5"
     assert f"| 5 warpings and no additive terms | {design[both]} | {validation[both]} |" in PAGE
-    parts, pair = count("design_averaging", "design_parts"), count("validation_parts")
-    for label, arm in (
-        ("no log scale above the median", "warpings=13"),
-        ("no priors", "prior=none"),
-        ("plug-in predictions for ordinary kriging", "prediction=plug-in"),
-        ("the paper's starts", "starts=plain"),
-    ):
-        assert f"| {label} | {parts[arm]} | – | – |" in PAGE
     label = "plug-in predictions and the paper's starts"
     assert f"| {label} | – | – | {pair['prediction=plug-in,starts=plain']} |" in PAGE
 
