@@ -4,7 +4,7 @@ Pending trials are RUNNING ones. There is one objective (NSGA2 has two), which i
 conversion of spaces is in space_conversion.py.
 
 Many samplers have state in the study or in themselves: generations, grids, sequences, evolution paths. So the sampler
-and the study live as long as the optimizer (TPE builds a new study in each ask). The sampler is seeded once, if its
+and the study live as long as the optimizer (TPE has a new sampler in each ask). The sampler is seeded once, if its
 constructor has a `seed`, uses isolated global random states, and is restored by repeating all asks (ask_tell.py).
 
 The initial design is enqueued. Infeasible draws are marked as failed, and the sampler draws again. Draws before
@@ -32,28 +32,59 @@ STARTUP = "n_startup_trials"
 
 
 class OptunaOptimizer(WrappedOptimizer):
-    """Base class of optimizers whose suggestions come from an optuna.Study."""
+    """Base class of optimizers whose suggestions come from an optuna.Study.
+
+    _study: the study. _numbers: of the pending trials in it, by id; `_register` adds them.
+    """
 
     package = "optuna"
+    directions: ClassVar[int] = 1
+    """How many objectives the study has."""
+
+    def __init__(self, space: Space, **others: Any) -> None:
+        super().__init__(space, **others)
+        import optuna
+
+        with suppress_logs(self.package):
+            self._study = optuna.create_study(directions=["minimize"] * self.directions)
+        self._numbers: dict[int, int] = {}
 
     @cached_property
     def distributions(self) -> dict[str, Any]:
         """Optuna's distributions of the space."""
         return optuna_distributions(self.space)
 
-    def draws(self, study: Any) -> Iterator[tuple[int, Configuration]]:
-        """Yield number and configuration of the sampler's draws; each is marked as failed before the next one."""
-        while True:
-            trial = study.ask(self.distributions)
-            yield trial.number, from_optuna(self.space, trial.params)
-            _discard(study, trial.number)
+    def values(self, evaluation: Evaluation) -> tuple[float, ...]:
+        """Return what the study receives of a result: a number for each direction."""
+        return (evaluation.objective,)
+
+    @contextmanager
+    def _isolate(self) -> Iterator[None]:
+        """Suppress Optuna's log."""
+        with suppress_logs(self.package):
+            yield
+
+    def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
+        with self._isolate():
+            self._study.tell(self._numbers.pop(trial.id), self.values(evaluation))
+
+    def forget(self, trial: Trial) -> None:
+        """Mark the trial as failed in the study."""
+        super().forget(trial)
+        with self._isolate():
+            self._discard(self._numbers.pop(trial.id))
+
+    def _discard(self, number: int) -> None:
+        """Mark a trial as failed: samplers ignore failed trials."""
+        from optuna.trial import TrialState
+
+        self._study.tell(number, state=TrialState.FAIL)
 
 
 class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
-    """Uses the class `sampler`, with the options of its constructor. directions: how many objectives the study has."""
+    """Uses the class `sampler`, with the options of its constructor."""
 
     sampler: ClassVar[type[Any]]
-    directions: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -65,27 +96,19 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         **options: Any,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        import optuna
-
         sampler = self.sampler_class()
         parameters = signature(sampler).parameters
         seeded = {"seed": seed % 2**32} if "seed" in parameters else {}
         self._startup = options.get(STARTUP, parameters[STARTUP].default if STARTUP in parameters else 0)
         self._rng = IsolatedRNG(seed)
         with self._isolate():
-            directions = ["minimize"] * self.directions
-            self._study = optuna.create_study(sampler=sampler(**seeded, **options), directions=directions)
+            self._study.sampler = sampler(**seeded, **options)
         self._study.stop = lambda: None
-        self._numbers: dict[int, int] = {}  # of pending trials in the study
         self._drawn: tuple[int, Configuration] | None = None
 
     def sampler_class(self) -> type[Any]:
         """Return the class of the sampler."""
         return self.sampler
-
-    def values(self, evaluation: Evaluation) -> tuple[float, ...]:
-        """Return what the study receives of a result: a number for each direction."""
-        return (evaluation.objective,)
 
     @contextmanager
     def _isolate(self) -> Iterator[None]:
@@ -100,9 +123,11 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Yield draws of the sampler, which was seeded when it was built."""
         is_random = self.chooses == RANDOM or len(self.history) < self._startup
-        for draw in self.draws(self._study):
-            self._drawn = draw
-            yield Suggestion(draw[1], RANDOM if is_random else MODEL)
+        while True:
+            draw = self._study.ask(self.distributions)
+            self._drawn = draw.number, from_optuna(self.space, draw.params)
+            yield Suggestion(self._drawn[1], RANDOM if is_random else MODEL)
+            self._discard(draw.number)
 
     def _register(self, trial: Trial) -> None:
         super()._register(trial)
@@ -112,26 +137,9 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
                 self._numbers[trial.id] = drawn[0]
                 return
             if drawn is not None:
-                _discard(self._study, drawn[0])
+                self._discard(drawn[0])
             self._study.enqueue_trial(to_optuna(self.space, trial.configuration))
             self._numbers[trial.id] = self._study.ask(self.distributions).number
-
-    def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
-        with self._isolate():
-            self._study.tell(self._numbers.pop(trial.id), self.values(evaluation))
-
-    def forget(self, trial: Trial) -> None:
-        """Mark the trial as failed in the study."""
-        super().forget(trial)
-        with self._isolate():
-            _discard(self._study, self._numbers.pop(trial.id))
-
-
-def _discard(study: Any, number: int) -> None:
-    """Mark a trial as failed: samplers ignore failed trials."""
-    from optuna.trial import TrialState
-
-    study.tell(number, state=TrialState.FAIL)
 
 
 def is_sampler(value: Any) -> bool:

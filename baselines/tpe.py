@@ -3,9 +3,9 @@
 The defaults include `multivariate=True`: one density over all variables (Falkner et al. 2018). The TPE of Bergstra et
 al., of hyperopt and of published tables has one density per variable: `multivariate=False`.
 
-Pending trials count as bad ("constant liar"). Only the order of the objectives matters. Each ask builds a new study
-from all trials. Optuna draws at random until there are `startup` results, and may suggest a configuration twice.
-Infeasible suggestions are rejected, and Optuna draws again.
+Pending trials count as bad ("constant liar"). Only the order of the objectives matters. Optuna draws at random until
+there are `startup` results, and may suggest a configuration twice. Infeasible suggestions are rejected, and it draws
+again. Each ask has a new sampler; the study of all trials is kept, because building it takes longer than drawing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,11 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from fmnas.baselines.optuna_sampler import OptunaOptimizer
-from fmnas.baselines.space_conversion import to_optuna
+from fmnas.baselines.space_conversion import from_optuna, to_optuna
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.optimizers.options import check_options
-from fmnas.search_spaces import Space
+from fmnas.search_spaces import Space, Trial
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 
@@ -52,26 +52,30 @@ class TPE(OptunaOptimizer):
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Yield draws of the sampler."""
+        self._study.sampler = self._build_sampler(seed)
         origin = RANDOM if len(self.history) < self.startup else MODEL
-        for _, configuration in self.draws(self.study(seed)):
-            yield Suggestion(configuration, origin)
+        while True:
+            draw = self._study.ask(self.distributions)
+            self._discard(draw.number)  # `_register` adds the trial that comes of it
+            yield Suggestion(from_optuna(self.space, draw.params), origin)
 
-    def study(self, seed: int) -> Any:
-        """Return an optuna.Study with all trials, in the order asked."""
-        import optuna
-        from optuna.trial import TrialState, create_trial
+    def _build_sampler(self, seed: int) -> Any:
+        """Return a TPESampler that knows the variables: by itself it would look for them in all trials."""
+        from optuna.samplers import TPESampler
 
-        sampler = optuna.samplers.TPESampler(
+        sampler = TPESampler(
             n_startup_trials=self.startup, multivariate=self.multivariate, constant_liar=True, seed=seed
         )
-        study = optuna.create_study(sampler=sampler)
-        for trial, objective in self.all_trials():
-            study.add_trial(
-                create_trial(
-                    state=TrialState.RUNNING if objective is None else TrialState.COMPLETE,
-                    value=objective,
-                    params=to_optuna(self.space, trial.configuration),
-                    distributions=self.distributions,
-                )
-            )
-        return study
+        if self.multivariate:
+            distributions = dict(sorted(self.distributions.items()))
+            sampler.infer_relative_search_space = lambda study, trial: distributions
+        return sampler
+
+    def _register(self, trial: Trial) -> None:
+        from optuna.trial import TrialState, create_trial
+
+        super()._register(trial)
+        params = to_optuna(self.space, trial.configuration)
+        running = create_trial(state=TrialState.RUNNING, params=params, distributions=self.distributions)
+        self._numbers[trial.id] = len(self._study.get_trials(deepcopy=False))
+        self._study.add_trial(running)

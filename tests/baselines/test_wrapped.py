@@ -1,7 +1,9 @@
 """Optimizers that ask a package: what the package receives, what becomes of its suggestions, and that they are good."""
 
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 from fmnas.baselines.botorch import BoTorch
 from fmnas.baselines.external import MAX_REJECTED, WrappedOptimizer
 from fmnas.baselines.smac import SMAC
+from fmnas.baselines.space_conversion import from_optuna, to_optuna
 from fmnas.baselines.tpe import TPE
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.search_spaces import (
@@ -89,7 +92,7 @@ def test_trials_passed_to_optuna() -> None:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import TrialState
 
-    trials = build_informed(TPE).study(seed=0).get_trials()
+    trials = build_informed(TPE)._study.get_trials()
     assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.RUNNING, *[TrialState.COMPLETE] * 2]
     assert [trial.value for trial in trials] == [0.5, None, -0.25, 2.0]
     assert [trial.params for trial in trials] == [
@@ -107,6 +110,49 @@ def test_trials_passed_to_optuna() -> None:
             "width": IntDistribution(0, 2),
             "g": CategoricalDistribution((0, 1, 2)),
         }
+
+
+@pytest.mark.parametrize("multivariate", [True, False])
+def test_one_study_for_all_asks_draws_what_a_new_study_would(multivariate: bool) -> None:
+    """With pending, rejected and forgotten trials."""
+    space = Space(BOWL.variables, [LinearConstraint({"k": 1}, 5)])
+    optimizer = TPE(space, startup=4, multivariate=multivariate, seed=3)
+    pending: list[Trial] = []
+    for i in range(30):
+        drawn = [suggestion.configuration for suggestion in islice(optimizer.suggestions(seed=i), 3)]
+        assert drawn == draw_of_new_study(optimizer, seed=i, count=3)
+        pending.append(ask(optimizer))
+        if i % 3:
+            trial = pending.pop(i % len(pending))
+            if i % 5:
+                optimizer.tell(trial, bowl(trial.configuration))
+            else:
+                optimizer.forget(trial)
+    assert 0 < len(optimizer.pending) < len(optimizer.history)
+
+
+def draw_of_new_study(optimizer: TPE, seed: int, count: int) -> list[Configuration]:
+    import optuna
+    from optuna.trial import TrialState, create_trial
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            n_startup_trials=optimizer.startup, multivariate=optimizer.multivariate, constant_liar=True, seed=seed
+        )
+    study = optuna.create_study(sampler=sampler)
+    for trial, objective in optimizer.all_trials():
+        state = TrialState.RUNNING if objective is None else TrialState.COMPLETE
+        params = to_optuna(optimizer.space, trial.configuration)
+        study.add_trial(
+            create_trial(state=state, value=objective, params=params, distributions=optimizer.distributions)
+        )
+    drawn = []
+    for _ in range(count):
+        draw = study.ask(optimizer.distributions)
+        drawn.append(from_optuna(optimizer.space, draw.params))
+        study.tell(draw, state=TrialState.FAIL)
+    return drawn
 
 
 def test_trials_passed_to_smac() -> None:
