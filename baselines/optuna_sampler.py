@@ -32,22 +32,19 @@ STARTUP = "n_startup_trials"
 
 
 class OptunaOptimizer(WrappedOptimizer):
-    """Base class of optimizers whose suggestions come from an optuna.Study.
-
-    _study: the study. _numbers: of the pending trials in it, by id; `_register` adds them.
-    """
+    """Base class of optimizers whose suggestions come from an optuna.Study. directions: how many objectives it has."""
 
     package = "optuna"
     directions: ClassVar[int] = 1
-    """How many objectives the study has."""
 
     def __init__(self, space: Space, **others: Any) -> None:
         super().__init__(space, **others)
         import optuna
 
-        with suppress_logs(self.package):
+        self._rng = IsolatedRNG(self.seed)
+        with self._isolate():
             self._study = optuna.create_study(directions=["minimize"] * self.directions)
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}  # of pending trials in the study, by id
 
     @cached_property
     def distributions(self) -> dict[str, Any]:
@@ -60,8 +57,8 @@ class OptunaOptimizer(WrappedOptimizer):
 
     @contextmanager
     def _isolate(self) -> Iterator[None]:
-        """Suppress Optuna's log."""
-        with suppress_logs(self.package):
+        """Suppress Optuna's log and activate global random states of the study's own."""
+        with self._rng.activate(), suppress_logs(self.package):
             yield
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
@@ -100,7 +97,6 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         parameters = signature(sampler).parameters
         seeded = {"seed": seed % 2**32} if "seed" in parameters else {}
         self._startup = options.get(STARTUP, parameters[STARTUP].default if STARTUP in parameters else 0)
-        self._rng = IsolatedRNG(seed)
         with self._isolate():
             self._study.sampler = sampler(**seeded, **options)
         self._study.stop = lambda: None
@@ -109,12 +105,6 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def sampler_class(self) -> type[Any]:
         """Return the class of the sampler."""
         return self.sampler
-
-    @contextmanager
-    def _isolate(self) -> Iterator[None]:
-        """Suppress Optuna's log and activate the sampler's global random states."""
-        with self._rng.activate(), suppress_logs(self.package):
-            yield
 
     def _isolated_rng(self, rng: np.random.Generator) -> IsolatedRNG:
         """Return the sampler's random states, which persist between asks."""

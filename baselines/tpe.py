@@ -67,8 +67,7 @@ class TPE(OptunaOptimizer):
             n_startup_trials=self.startup, multivariate=self.multivariate, constant_liar=True, seed=seed
         )
         if self.multivariate:
-            distributions = dict(sorted(self.distributions.items()))
-            sampler.infer_relative_search_space = lambda study, trial: distributions
+            sampler.infer_relative_search_space = lambda study, trial: dict(sorted(self.distributions.items()))
         return sampler
 
     def _register(self, trial: Trial) -> None:
