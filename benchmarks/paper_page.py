@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from paper_kernels import has_all_kernels, kernel_overview
 from paper_tables import Competitor, Taken
 
 from fmnas.comparison.analysis.formatting import MISSING, format_number, format_share, format_with_error
@@ -45,8 +46,12 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
 
 def page(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
     """The text of docs/results.md."""
-    introduction, rows = ((DATA / f"results_{name}.md").read_text() for name in ("introduction", "published_rows"))
-    parts = [introduction, overview(all_taken), rows]
+    names = ("introduction", "kernels", "published_rows")
+    introduction, kernels, rows = ((DATA / f"results_{name}.md").read_text() for name in names)
+    parts = [introduction, overview(all_taken)]
+    if any(map(has_all_kernels, all_taken)):
+        parts += [kernels, kernel_overview(all_taken, NOISY, PUBLISHED_NOISE)]
+    parts.append(rows)
     problems = [name for name in PROBLEMS if any(taken.facts.problem == name for taken in all_taken)]
     for problem in problems:
         about = published.get(problem, {})

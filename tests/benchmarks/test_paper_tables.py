@@ -10,6 +10,7 @@ import pandas as pd
 import paper_page
 import paper_tables
 import pytest
+from paper_kernels import EVALUATIONS, LABELS, has_all_kernels, kernel_overview
 from paper_page import (
     competing,
     full_length,
@@ -22,7 +23,7 @@ from paper_page import (
     table,
     write_page,
 )
-from paper_tables import DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, load_tables, run_directory
+from paper_tables import COLUMNS, DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, load_tables, run_directory
 
 from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.platform.cli import main
@@ -128,6 +129,33 @@ def test_rows_are_ordered_by_mean_and_show_published_values_digit_by_digit(taken
     lines = table(taken, about, competing(taken, about)).splitlines()
     assert [re.split(r" \[| \| ", line.strip("| "))[0] for line in lines[2:]] == [*order, "GEBO"]
     assert "1.0 ± 0.10" in next(line for line in lines if line.startswith("| random"))
+
+
+def test_kernels_are_compared_over_the_problems_that_have_all(taken: Taken) -> None:
+    """Three problems, two repeats: mixture is always lowest, and the lower labels of the rest have the lower values."""
+    labels = (*LABELS[:1], *LABELS[2:], LABELS[1])  # moddif last
+    rows = [
+        (label, repeat, EVALUATIONS, -9.0 if label == "bo-fm-mixture" else float(i), 0.0)
+        for i, label in enumerate(labels)
+        for repeat in range(2)
+    ]
+    competitor = taken.facts.optimizers["random"]
+    facts = replace(taken.facts, evaluations=EVALUATIONS, optimizers=dict.fromkeys(LABELS, competitor))
+    whole = Taken(facts, pd.DataFrame(rows, columns=COLUMNS))
+    old = {**facts.optimizers, "bo-fm-moddif": replace(competitor, superseded="another default")}
+    problems = [replace(whole, facts=replace(facts, problem=name)) for name in ("func2c", "labs", "maxsat")]
+    assert [has_all_kernels(one) for one in (whole, taken, replace(whole, facts=replace(facts, optimizers=old)))] == [
+        True,
+        False,
+        False,
+    ]
+    lines = kernel_overview([*problems, taken], noisy=["func2c"], noise=1e-6).splitlines()[2:]
+    cells = [re.split(r" \| | \(", line.strip("| ")) for line in lines]
+    assert [row[:2] for row in cells[:2]] == [["mixture", "1.0"], ["modlap", "2.0"]]
+    assert cells[-1][:2] == ["moddif", "8.0"]
+    assert ["6, 0, 0" in lines[0], "0, 0, 6" in lines[-1]] == [True, True]
+    tied = kernel_overview(problems[:1], noisy=["func2c"], noise=1.0)  # 0 to 7 are within ten of the noise
+    assert tied.count("0, 2, 0") == 6 - 2
 
 
 def test_kernels_have_a_table_of_their_own(taken: Taken) -> None:
