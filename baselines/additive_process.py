@@ -56,11 +56,13 @@ class Process:
         """Return (mean, variance) [S, L] at continuous parts C [S, L, D] with the vertices V [S, P]."""
         kernel, parameters = self._kernel, self._parameters
         fixed = kernel.polynomials(self._cross(Points(C[:, 0], V))[: len(kernel.sizes)])  # [R + 1, S, n]
-        squared = (C[:, :, None] - self._points.C).square()  # [S, L, n, D]
-        z = torch.stack([continuous_kernel(q, squared[..., d]) for d, q in enumerate(parameters.q)])
+        moved = torch.ones(1, *C.shape[:2], len(self._points), dtype=torch.float64)  # [at most D + 1, S, L, n]
+        for d, q in enumerate(parameters.q):
+            squared = (C[:, :, None, d] - self._points.C[:, d]).square()
+            moved = kernel.extend(moved, continuous_kernel(q, squared)[None])
         weights = torch.tensor(parameters.weights, dtype=torch.float64).exp()
-        value = torch.zeros(z.shape[1:], dtype=torch.float64)
-        for t, of_order in enumerate(kernel.polynomials(z)[: len(z) + 1]):  # t continuous variables, r - t discrete
+        value = torch.zeros(moved.shape[1:], dtype=torch.float64)
+        for t, of_order in enumerate(moved):  # t continuous variables, r - t discrete
             orders = range(max(1, t), kernel.orders + 1)
             of_fixed = sum((weights[r - 1] * fixed[r - t] for r in orders), torch.zeros_like(fixed[0]))
             value += of_fixed[:, None] * of_order

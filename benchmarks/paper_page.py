@@ -47,10 +47,10 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
 def page(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
     """The text of docs/results.md."""
     names = ("introduction", "kernels", "published_rows")
-    introduction, kernels, rows = ((DATA / f"results_{name}.md").read_text() for name in names)
+    introduction, of_all, rows = ((DATA / f"results_{name}.md").read_text() for name in names)
     parts = [introduction, overview(all_taken)]
     if any(map(has_all_kernels, all_taken)):
-        parts += [kernels, kernel_overview(all_taken, NOISY, PUBLISHED_NOISE)]
+        parts += [of_all, kernel_overview(all_taken, NOISY, PUBLISHED_NOISE)]
     parts.append(rows)
     problems = [name for name in PROBLEMS if any(taken.facts.problem == name for taken in all_taken)]
     for problem in problems:
