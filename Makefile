@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
-# pip compiles on one core, and files that nobody imports.
+# pip compiles on one core, also files that nobody imports.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 INSTALLED := $(VENV)/.installed
 
@@ -16,7 +16,7 @@ $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 	$(PIP) --constraint $(CONSTRAINTS) torch torchvision
 	$(PIP) --constraint $(CONSTRAINTS) --editable '.[dev]'
 	$(PIP) --no-deps hpbandster
-	$(BIN)/python -m compileall -qq -j 0 -x /tests/ $(VENV)/lib || true  # a few files are not for this Python
+	$(BIN)/python -m compileall -qq -j 0 -x /tests/ $(VENV)/lib || true  # some are not for this Python
 	touch $(INSTALLED)
 
 # A second `make run` resumes the first, or prints its table again. To start over, remove runs/quickstart.

@@ -32,7 +32,7 @@ STARTUP = "n_startup_trials"
 
 
 class OptunaOptimizer(WrappedOptimizer):
-    """Base class of optimizers whose suggestions come from an optuna.Study. directions: how many objectives it has."""
+    """Base class of optimizers whose suggestions come from an optuna.Study. directions: number of its objectives."""
 
     package = "optuna"
     directions: ClassVar[int] = 1
@@ -57,7 +57,7 @@ class OptunaOptimizer(WrappedOptimizer):
 
     @contextmanager
     def _isolate(self) -> Iterator[None]:
-        """Suppress Optuna's log and activate global random states of the study's own."""
+        """Suppress Optuna's log and use the optimizer's own global random states."""
         with self._rng.activate(), suppress_logs(self.package):
             yield
 

@@ -5,7 +5,7 @@ al., of hyperopt and of published tables has one density per variable: `multivar
 
 Pending trials count as bad ("constant liar"). Only the order of the objectives matters. Optuna draws at random until
 there are `startup` results, and may suggest a configuration twice. Infeasible suggestions are rejected, and it draws
-again. Each ask has a new sampler; the study of all trials is kept, because building it takes longer than drawing.
+again. Each ask has a new sampler. The study of all trials is kept: building it takes longer than drawing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,15 +60,15 @@ class TPE(OptunaOptimizer):
             yield Suggestion(from_optuna(self.space, draw.params), origin)
 
     def _build_sampler(self, seed: int) -> Any:
-        """Return a TPESampler that knows the variables: by itself it would look for them in all trials."""
         from optuna.samplers import TPESampler
 
-        sampler = TPESampler(
-            n_startup_trials=self.startup, multivariate=self.multivariate, constant_liar=True, seed=seed
-        )
-        if self.multivariate:
-            sampler.infer_relative_search_space = lambda study, trial: dict(sorted(self.distributions.items()))
-        return sampler
+        tpe = TPESampler(n_startup_trials=self.startup, multivariate=self.multivariate, constant_liar=True, seed=seed)
+        tpe.infer_relative_search_space = self._relative_search_space
+        return tpe
+
+    def _relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+        """Return the variables of the joint density: Optuna would look for them in all trials."""
+        return dict(sorted(self.distributions.items())) if self.multivariate else {}
 
     def _register(self, trial: Trial) -> None:
         from optuna.trial import TrialState, create_trial

@@ -49,8 +49,8 @@ def page(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
     names = ("introduction", "kernels", "published_rows")
     introduction, of_all, rows = ((DATA / f"results_{name}.md").read_text() for name in names)
     parts = [introduction, overview(all_taken)]
-    if any(map(has_all_kernels, all_taken)):
-        parts += [of_all, kernel_overview(all_taken, NOISY, PUBLISHED_NOISE)]
+    if sum(map(has_all_kernels, all_taken)) > 1:
+        parts += [of_all, kernel_overview(all_taken)]
     parts.append(rows)
     problems = [name for name in PROBLEMS if any(taken.facts.problem == name for taken in all_taken)]
     for problem in problems:

@@ -110,10 +110,21 @@ def test_the_process_interpolates_and_its_fast_paths_equal_prediction(process: P
         V[:, region.variable[k]] = region.vertex[k]
         expected = process.predict(Points(points.C, V))
         torch.testing.assert_close((around[:, k], spread[:, k]), expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("orders", [1, 2, 4])
+@pytest.mark.parametrize("sizes", [(), tuple(GOLDEN["sizes"])], ids=["continuous", "mixed"])
+def test_predictions_at_moved_points_equal_those_at_any(sizes: tuple[int, ...], orders: int) -> None:
+    count, whole = min(orders, len(sizes) + 2), golden_points()
+    points = Points(whole.C, whole.V[:, : len(sizes)])
+    parameters = replace(golden_parameters(count), beta=golden_parameters(count).beta[: len(sizes)])
+    y = torch.linspace(-1.0, 1.0, len(points), dtype=torch.float64)
+    process = Process(AdditiveKernel(sizes, count), points, y, parameters)
     moved = torch.rand(len(points), 4, 2, generator=torch.Generator().manual_seed(0)).double()
     mean, variance = process.predict_moved(moved, points.V)
-    expected = process.predict(Points(moved[:, 1], points.V))
-    torch.testing.assert_close((mean[:, 1], variance[:, 1]), expected, rtol=1e-8, atol=1e-10)
+    for i in range(4):
+        expected = process.predict(Points(moved[:, i], points.V))
+        torch.testing.assert_close((mean[:, i], variance[:, i]), expected, rtol=1e-8, atol=1e-10)
 
 
 def test_the_average_is_that_of_expected_improvement(process: Process) -> None:

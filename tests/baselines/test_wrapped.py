@@ -1,6 +1,6 @@
 """Optimizers that ask a package: what the package receives, what becomes of its suggestions, and that they are good."""
 
-import warnings
+import pickle
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import islice
@@ -114,7 +114,7 @@ def test_trials_passed_to_optuna() -> None:
 
 @pytest.mark.parametrize("multivariate", [True, False])
 def test_one_study_for_all_asks_draws_what_a_new_study_would(multivariate: bool) -> None:
-    """With pending, rejected and forgotten trials."""
+    """With pending, rejected and forgotten trials, and after it was copied."""
     space = Space(BOWL.variables, [LinearConstraint({"k": 1}, 5)])
     optimizer = TPE(space, startup=4, multivariate=multivariate, seed=3)
     pending: list[Trial] = []
@@ -128,6 +128,8 @@ def test_one_study_for_all_asks_draws_what_a_new_study_would(multivariate: bool)
                 optimizer.tell(trial, bowl(trial.configuration))
             else:
                 optimizer.forget(trial)
+        if i % 10 == 9:
+            optimizer = pickle.loads(pickle.dumps(optimizer))
     assert 0 < len(optimizer.pending) < len(optimizer.history)
 
 
@@ -135,11 +137,9 @@ def draw_of_new_study(optimizer: TPE, seed: int, count: int) -> list[Configurati
     import optuna
     from optuna.trial import TrialState, create_trial
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(
-            n_startup_trials=optimizer.startup, multivariate=optimizer.multivariate, constant_liar=True, seed=seed
-        )
+    sampler = optuna.samplers.TPESampler(
+        n_startup_trials=optimizer.startup, multivariate=optimizer.multivariate, constant_liar=True, seed=seed
+    )
     study = optuna.create_study(sampler=sampler)
     for trial, objective in optimizer.all_trials():
         state = TrialState.RUNNING if objective is None else TrialState.COMPLETE

@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pandas as pd
 import paper_page
 import paper_tables
 import pytest
-from paper_kernels import EVALUATIONS, LABELS, has_all_kernels, kernel_overview
+from hypothesis import given
+from hypothesis import strategies as st
+from paper_kernels import EVALUATIONS, LABELS, has_all_kernels, kernel_overview, round_digits
 from paper_page import (
     competing,
     full_length,
@@ -132,30 +135,34 @@ def test_rows_are_ordered_by_mean_and_show_published_values_digit_by_digit(taken
 
 
 def test_kernels_are_compared_over_the_problems_that_have_all(taken: Taken) -> None:
-    """Three problems, two repeats: mixture is always lowest, and the lower labels of the rest have the lower values."""
-    labels = (*LABELS[:1], *LABELS[2:], LABELS[1])  # moddif last
-    rows = [
-        (label, repeat, EVALUATIONS, -9.0 if label == "bo-fm-mixture" else float(i), 0.0)
-        for i, label in enumerate(labels)
-        for repeat in range(2)
-    ]
+    """Three problems, two repeats: mixture is lowest, moddif highest; modlap and prodlap differ in the fifth digit."""
+    bests = {"bo-fm-mixture": -9.0, "bo-fm": 1.00001, "bo-fm-prodlap": 1.0, "bo-fm-moddif": 8.0}
+    rows = [(label, repeat, EVALUATIONS, bests.get(label, 4.0), 0.0) for label in LABELS for repeat in range(2)]
     competitor = taken.facts.optimizers["random"]
     facts = replace(taken.facts, evaluations=EVALUATIONS, optimizers=dict.fromkeys(LABELS, competitor))
     whole = Taken(facts, pd.DataFrame(rows, columns=COLUMNS))
     old = {**facts.optimizers, "bo-fm-moddif": replace(competitor, superseded="another default")}
+    older = replace(whole, facts=replace(facts, problem="ackley5c", optimizers=old))
+    assert [has_all_kernels(one) for one in (whole, taken, older)] == [True, False, False]
     problems = [replace(whole, facts=replace(facts, problem=name)) for name in ("func2c", "labs", "maxsat")]
-    assert [has_all_kernels(one) for one in (whole, taken, replace(whole, facts=replace(facts, optimizers=old)))] == [
-        True,
-        False,
-        False,
-    ]
-    lines = kernel_overview([*problems, taken], noisy=["func2c"], noise=1e-6).splitlines()[2:]
-    cells = [re.split(r" \| | \(", line.strip("| ")) for line in lines]
-    assert [row[:2] for row in cells[:2]] == [["mixture", "1.0"], ["modlap", "2.0"]]
-    assert cells[-1][:2] == ["moddif", "8.0"]
-    assert ["6, 0, 0" in lines[0], "0, 0, 6" in lines[-1]] == [True, True]
-    tied = kernel_overview(problems[:1], noisy=["func2c"], noise=1.0)  # 0 to 7 are within ten of the noise
-    assert tied.count("0, 2, 0") == 6 - 2
+    _, _, *lines, _, left_out = kernel_overview([*problems, taken, older]).splitlines()
+    cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in lines}
+    assert [*cells][:: len(LABELS) - 1] == ["mixture", "moddif"]
+    assert cells["mixture"][:2] == ["1.0 (1.0 to 1.0)", "6, 0, 0"]
+    assert cells["modlap"] == ["2.5 (2.5 to 2.5)", "–", "–", "–"]
+    assert cells["prodlap"][:3] == ["2.5 (2.5 to 2.5)", "0, 6, 0", "1.000"]
+    assert cells["prodlap"][3] == cells["moddif"][3] != "1.000"  # six equal signs; by all digits prodlap is lower
+    assert cells["moddif"][:2] == ["8.0 (8.0 to 8.0)", "0, 0, 6"]
+    assert left_out == "Left out: ackley5c."
+    with pytest.raises(SystemExit, match="each once"):
+        kernel_overview([whole, whole])
+
+
+@given(st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-6))
+def test_values_are_rounded_to_significant_digits(value: float) -> None:
+    (rounded,) = round_digits(np.array([value]))
+    assert abs(rounded - value) <= 0.5e-3 * abs(value) * (1 + 1e-9)
+    assert len(f"{rounded:e}".split("e")[0].strip("-0").rstrip("0").replace(".", "")) <= 4
 
 
 def test_kernels_have_a_table_of_their_own(taken: Taken) -> None:
