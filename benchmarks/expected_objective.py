@@ -1,7 +1,8 @@
 """What simulated runs found without the noise: what the surrogate expects of the configurations that they chose.
 
     python benchmarks/expected_objective.py runs/A [--against bo-fm] [--kernel]     # optimizers of a run directory
-    python benchmarks/expected_objective.py runs/A runs/B [--kernel]                # each optimizer in A and in B
+    python benchmarks/expected_objective.py runs/A runs/B [--kernel]                # each optimizer in A and in B; or
+                                                             # all against one, if none is in both
 
 The lowest of many noisy objectives is too low, and lower the more were seen. Here the configuration with the lowest
 objective at full fidelity of each run counts by its expected objective, which a real experiment can only approach, by
@@ -10,7 +11,7 @@ second_surrogate.py, not of `joint_recorded`.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,14 @@ def expected_of_incumbents(folder: Path, surrogate: Surrogate) -> Values:
         trial = Trial(0, configuration_of(lowest, joint_space().names), surrogate.facts.epochs, "model")
         values.setdefault(str(optimizer), {})[int(repeat)] = expected_objective(surrogate, trial)
     return values
+
+
+def lines_of_table(values: Sequence[Values], reference: str) -> Iterator[str]:
+    """Yield the table of one run directory, or of two."""
+    first, *rest = values
+    if rest and first.keys() & rest[0].keys():
+        return lines_of_two(first, rest[0])
+    return lines_of_optimizers({name: one for of_folder in values for name, one in of_folder.items()}, reference)
 
 
 def lines_of_optimizers(values: Values, reference: str) -> Iterator[str]:
@@ -95,8 +104,7 @@ def main() -> None:
     else:
         surrogate = read_surrogate(FILE)
     values = [expected_of_incumbents(folder, surrogate) for folder in arguments.folders]
-    lines = lines_of_two(*values) if len(values) == 2 else lines_of_optimizers(values[0], arguments.against)
-    print("\n".join(lines))
+    print("\n".join(lines_of_table(values, arguments.against)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install scikit-learn")
-from expected_objective import expected_objective, lines_of_optimizers, lines_of_two
+from expected_objective import expected_objective, lines_of_optimizers, lines_of_table, lines_of_two
 from second_surrogate import RIDGE, WIDTH, KernelRidge
 
 from fmnas.search_spaces import Trial, joint_space
@@ -44,3 +44,10 @@ def test_differences_are_paired_by_repeat() -> None:
     (row,) = list(lines_of_two({"a": values["random"]}, {"a": values["bo-fm"]}))[2:]
     assert "1, 1, 1" in row
     assert "0.2000 ± 0.0000 | 0.2000 ± 0.0577" in row
+
+
+def test_two_directories_are_one_table_where_no_optimizer_is_in_both() -> None:
+    one, other = {"bo-fm": {0: 0.1, 1: 0.2}}, {"random": {0: 0.2, 1: 0.2}}
+    assert list(lines_of_table([one, other], "bo-fm")) == list(lines_of_optimizers(one | other, "bo-fm"))
+    assert list(lines_of_table([one, one], "bo-fm")) == list(lines_of_two(one, one))
+    assert list(lines_of_table([one], "bo-fm")) == list(lines_of_optimizers(one, "bo-fm"))
