@@ -8,11 +8,11 @@ The settings of the last file are those of the problem; seconds are those on its
 epoch and, if all epochs were validated on as many images, at each epoch.
 
 `validate` predicts every result at full fidelity by models that saw no training of its network and schedule: in ten
-parts, and for each optimizer by models that saw none of its trials. Kendall's tau is of predicted and recorded
-objectives; that of the best hundred, of those with the lowest recorded objectives. The last row says what the noise
-would leave of a perfect prediction: it takes the predictions for the truth. Noise: how often the error of one seed is
-in the interval that the predicted deviation gives, around the mean of the other seeds. Predicted - recorded is of log
-errors: +0.01 is 1% too high.
+parts, for each optimizer by models that saw none of its trials, and for each repeat of the last file likewise.
+Kendall's tau is of predicted and recorded objectives; that of the best hundred, of those with the lowest recorded
+objectives. The last row says what the noise would leave of a perfect prediction: it takes the predictions for the
+truth. Noise: how often the error of one seed is in the interval that the predicted deviation gives, around the mean of
+the other seeds. Predicted - recorded is of log errors: +0.01 is 1% too high.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Observation:
     """The errors of a training's seeds after `epoch` of its `length` epochs.
 
     group: what was trained. optimizer: that asked for it. seconds: of all seeds; NaN before the last epoch, and for a
-    training on another device than that of the last file.
+    training on another device than that of the last file. repeat: of the last file's experiment; -1 in other files.
     """
 
     configuration: Configuration
@@ -73,6 +73,7 @@ class Observation:
     seconds: float
     group: int
     optimizer: str
+    repeat: int = -1
 
     @property
     def is_last(self) -> bool:
@@ -94,12 +95,12 @@ def read_observations(tables: Sequence[RecordedTable]) -> list[Observation]:
                 continue
             configuration, length = result.trial.configuration, result.trial.epochs
             group = groups.setdefault(identify(configuration), len(groups))
-            optimizer = result.run.split("/")[0]
+            optimizer, repeat = result.run.rsplit("/repeat-", 1)
             for epoch in range(1 if is_whole else length, length + 1):
                 errors = tuple(curve[epoch - 1] for curve in evaluation.seed_curves)
                 is_timed = epoch == length and device_of(result) == device
                 seconds = evaluation.seconds if is_timed else np.nan
-                rest = evaluation.flops_ratio or 0.0, seconds, group, optimizer
+                rest = evaluation.flops_ratio or 0.0, seconds, group, optimizer, int(repeat) if table is last else -1
                 observations.append(Observation(configuration, length, epoch, errors, *rest))
     return observations
 
@@ -236,6 +237,11 @@ class Recorded:
         """Which observations an optimizer asked for, [n]."""
         return np.array([observation.optimizer == name for observation in self.observations])
 
+    @property
+    def repeats(self) -> NDArray[np.int64]:
+        """The repeat of each observation, [n]."""
+        return np.array([observation.repeat for observation in self.observations])
+
     def fit(self, rows: NDArray[np.bool_]) -> dict[str, Trees]:
         """Fit models to these rows."""
         return self.fit_rows(self.X[rows], {name: target[rows] for name, target in self.targets.items()})
@@ -276,11 +282,20 @@ def predict_in_parts(recorded: Recorded) -> dict[str, Floats]:
     return predicted
 
 
-def predict_optimizer(recorded: Recorded, optimizer: str) -> dict[str, Floats]:
-    """Predict an optimizer's observations by models that saw none of its configurations."""
-    rows = recorded.optimizer_is(optimizer)
+def predict_by_others(recorded: Recorded, rows: NDArray[np.bool_]) -> dict[str, Floats]:
+    """Predict these rows by models that saw none of their configurations."""
     is_new = ~np.isin(recorded.groups, recorded.groups[rows])
     return recorded.predict(recorded.fit(is_new), rows)
+
+
+def predict_repeats(recorded: Recorded) -> dict[str, Floats]:
+    """Predict the observations of each repeat by models that saw none of its configurations; others are 0, [n]."""
+    predicted = {name: np.zeros(len(recorded.repeats)) for name in MODELS}
+    for repeat in sorted({*recorded.repeats.tolist()} - {-1}):
+        rows = recorded.repeats == repeat
+        for name, values in predict_by_others(recorded, rows).items():
+            predicted[name][rows] = values
+    return predicted
 
 
 def expected_errors(predicted: dict[str, Floats]) -> Floats:
@@ -300,9 +315,13 @@ def lines_of_accuracy(recorded: Recorded, weight: float) -> Iterator[str]:
     optimizers = sorted({one.optimizer for one in recorded.observations})
     for optimizer in optimizers if len(optimizers) > 1 else ():
         rows = recorded.optimizer_is(optimizer)
-        predicted = predict_optimizer(recorded, optimizer)
+        predicted = predict_by_others(recorded, rows)
         kept = {name: values[full[rows]] for name, values in predicted.items()}
         yield line_of_accuracy(f"{optimizer}, by the others", recorded, rows & full, kept, weight)
+    if len({*recorded.repeats.tolist()} - {-1}) > 1:
+        rows = full & (recorded.repeats >= 0)
+        kept = {name: values[rows] for name, values in predict_repeats(recorded).items()}
+        yield line_of_accuracy("a repeat of the last file, by all else", recorded, rows, kept, weight)
     yield line_of_noise_alone("a perfect prediction, by the noise alone", recorded, full, of_full, weight)
     yield ""
     yield from lines_of_noise(recorded, every)

@@ -1,5 +1,7 @@
 """Fitting the surrogate: scikit-learn's predictions come out of the arrays, and known numbers are found again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import surrogate as fitting
@@ -55,6 +57,30 @@ def test_overhead_is_what_a_short_trial_takes_longer() -> None:
     pairs = [observation((0.1,), length, group, 2.0 * (0.5 + length)) for group in range(3) for length in (1, 3)]
     assert fitting.measure_overhead(pairs, 3) == pytest.approx(0.5)
     assert fitting.measure_overhead(pairs[1:2], 3) == 0.0
+
+
+class Mean:
+    """Predicts the mean of what it saw."""
+
+    def __init__(self, target: np.ndarray) -> None:
+        self.mean = float(target.mean())
+
+    def predict(self, x: np.ndarray) -> float:
+        return self.mean
+
+
+def test_a_repeat_is_predicted_without_its_configurations() -> None:
+    """Repeats 0 and 1 share the first configuration, of group 0; the last observation is of another file."""
+    facts = [(0, 0), (1, 0), (0, 1), (2, 1), (3, -1)]
+    observations = [replace(observation((0.1,) * 4, group=group), repeat=repeat) for group, repeat in facts]
+    targets = {name: np.array([1.0, 2.0, 4.0, 8.0, 16.0]) for name in fitting.MODELS}
+    recorded = fitting.Recorded(
+        observations,
+        np.zeros((5, 1), dtype=np.float32),
+        targets,
+        lambda X, kept: {name: Mean(target) for name, target in kept.items()},
+    )
+    assert fitting.predict_repeats(recorded)["error"].tolist() == [12.0, 12.0, 9.0, 9.0, 0.0]
 
 
 def test_tau_of_the_best_leaves_out_the_rest() -> None:
