@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
-# pip compiles on one core, also files that nobody imports.
+# pip would compile on one core, and the packages' tests too; compileall does it on all cores.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 INSTALLED := $(VENV)/.installed
 

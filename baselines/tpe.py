@@ -56,7 +56,7 @@ class TPE(OptunaOptimizer):
         origin = RANDOM if len(self.history) < self.startup else MODEL
         while True:
             draw = self._study.ask(self.distributions)
-            self._discard(draw.number)  # `_register` adds the trial that comes of it
+            self._discard(draw.number)  # `_register` adds the suggested trial
             yield Suggestion(from_optuna(self.space, draw.params), origin)
 
     def _build_sampler(self, seed: int) -> Any:

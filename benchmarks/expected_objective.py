@@ -1,13 +1,12 @@
 """What simulated runs found without the noise: what the surrogate expects of the configurations that they chose.
 
     python benchmarks/expected_objective.py runs/A [--against bo-fm] [--kernel]     # optimizers of a run directory
-    python benchmarks/expected_objective.py runs/A runs/B [--kernel]                # each optimizer in A and in B; or
-                                                             # all against one, if none is in both
+    python benchmarks/expected_objective.py runs/A runs/B [--kernel]                # each optimizer in A and in B
 
 The lowest of many noisy objectives is too low, and lower the more were seen. Here the configuration with the lowest
 objective at full fidelity of each run counts by its expected objective, which a real experiment can only approach, by
-`fmnas retrain`. Paired by repeat: two run directories need the same seed. --kernel: the runs are of
-second_surrogate.py, not of `joint_recorded`.
+`fmnas retrain`. Paired by repeat: two run directories need the same seed. Without a common optimizer they are one
+table. --kernel: the runs are of second_surrogate.py, not of `joint_recorded`.
 """
 
 import argparse

@@ -15,9 +15,9 @@ from fmnas.comparison.analysis.formatting import MISSING
 from fmnas.optimizers.gp.frequency_modulation import KernelName
 
 EVALUATIONS = 100
-"""Of every run in this table."""
+"""After which the kernels are compared."""
 DIGITS = 4
-"""To which objectives are compared: where many runs end in one minimum, the last digits say nothing."""
+"""Significant digits by which objectives are compared: where many runs end in one minimum, the last digits say nothing."""
 KERNELS: tuple[str, ...] = get_args(KernelName)
 MODLAP = "bo-fm"
 """The label of the default, whose kernel is the first of KERNELS."""
@@ -25,7 +25,10 @@ LABELS = (MODLAP, *(f"bo-fm-{kernel}" for kernel in KERNELS[1:]))
 
 
 def kernel_overview(all_taken: Sequence[Taken]) -> str:
-    """Return the table, of at least two problems, and which problems it leaves out. Raises SystemExit for fewer."""
+    """Return the table, and which problems it leaves out.
+
+    Raises SystemExit for fewer than two problems, and for a problem with two such tables.
+    """
     exact = [_results(taken) for taken in all_taken if has_all_kernels(taken)]
     names = [problem.name for problem in exact]
     if len(names) < 2 or len(set(names)) < len(names):
