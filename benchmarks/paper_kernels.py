@@ -17,7 +17,7 @@ from fmnas.optimizers.gp.frequency_modulation import KernelName
 EVALUATIONS = 100
 """After which the kernels are compared."""
 DIGITS = 4
-"""Significant digits by which objectives are compared: where many runs end in one minimum, the last digits say nothing."""
+"""Significant digits of the compared objectives: where many runs end in one minimum, the last ones say nothing."""
 KERNELS: tuple[str, ...] = get_args(KernelName)
 MODLAP = "bo-fm"
 """The label of the default, whose kernel is the first of KERNELS."""
