@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
-# pip would compile on one core, and the packages' tests too; compileall does it on all cores.
+PACKAGES := api baselines comparison integrations optimizers platform search_spaces testing trainers
+# pip would compile on one core, and the packages' tests too; compileall does it on all cores. It compiles fmnas as well,
+# which Python does not do by itself where PYTHONDONTWRITEBYTECODE is set.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 INSTALLED := $(VENV)/.installed
 
@@ -16,7 +18,7 @@ $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 	$(PIP) --constraint $(CONSTRAINTS) torch torchvision
 	$(PIP) --constraint $(CONSTRAINTS) --editable '.[dev]'
 	$(PIP) --no-deps hpbandster
-	$(BIN)/python -m compileall -qq -j 0 -x /tests/ $(VENV)/lib || true  # some are not for this Python
+	$(BIN)/python -m compileall -qq -j 0 -x /tests/ $(VENV)/lib $(PACKAGES) || true  # some are not for this Python
 	touch $(INSTALLED)
 
 # A second `make run` resumes the first, or prints its table again. To start over, remove runs/quickstart.

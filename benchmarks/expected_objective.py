@@ -1,15 +1,16 @@
 """What simulated runs found without the noise: what the surrogate expects of the configurations that they chose.
 
-    python benchmarks/expected_objective.py runs/A [--against bo-fm] [--kernel]     # optimizers of a run directory
-    python benchmarks/expected_objective.py runs/A runs/B [--kernel]                # each optimizer in A and in B
+    python benchmarks/expected_objective.py runs/A ... [--against bo-fm] [--kernel]     # all optimizers in one table
+    python benchmarks/expected_objective.py runs/A runs/B [--kernel]                    # each optimizer in A and in B
 
 The lowest of many noisy objectives is too low, and lower the more were seen. Here the configuration with the lowest
 objective at full fidelity of each run counts by its expected objective, which a real experiment can only approach, by
-`fmnas retrain`. Paired by repeat: two run directories need the same seed. Without a common optimizer they are one
-table. --kernel: the runs are of second_surrogate.py, not of `joint_recorded`.
+`fmnas retrain`. Paired by repeat: run directories need the same seed. Two with a common optimizer are compared; others
+are one table. --kernel: the runs are of second_surrogate.py, not of `joint_recorded`.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -50,11 +51,13 @@ def expected_of_incumbents(folder: Path, surrogate: Surrogate) -> Values:
 
 
 def lines_of_table(values: Sequence[Values], reference: str) -> Iterator[str]:
-    """Yield the table of one run directory, or of two."""
-    first, *rest = values
-    if rest and first.keys() & rest[0].keys():
-        return lines_of_two(first, rest[0])
-    return lines_of_optimizers({name: one for of_folder in values for name, one in of_folder.items()}, reference)
+    """Yield one table of several run directories, or the comparison of two that have an optimizer in common."""
+    names = [name for of_folder in values for name in of_folder]
+    if len(names) == len(set(names)):
+        return lines_of_optimizers({name: one for of_folder in values for name, one in of_folder.items()}, reference)
+    if len(values) == 2:
+        return lines_of_two(*values)
+    sys.exit(f"more than one of the run directories has {max(names, key=names.count)}: only two can be compared")
 
 
 def lines_of_optimizers(values: Values, reference: str) -> Iterator[str]:
@@ -92,7 +95,7 @@ def _cells(one: Mapping[int, float], other: Mapping[int, float], pair: PairedTes
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="one or two")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR")
     parser.add_argument("--against", default="bo-fm")
     parser.add_argument("--kernel", action="store_true")
     arguments = parser.parse_args()

@@ -46,8 +46,11 @@ def test_differences_are_paired_by_repeat() -> None:
     assert "0.2000 ± 0.0000 | 0.2000 ± 0.0577" in row
 
 
-def test_two_directories_are_one_table_where_no_optimizer_is_in_both() -> None:
-    one, other = {"bo-fm": {0: 0.1, 1: 0.2}}, {"random": {0: 0.2, 1: 0.2}}
-    assert list(lines_of_table([one, other], "bo-fm")) == list(lines_of_optimizers(one | other, "bo-fm"))
+def test_directories_are_one_table_where_no_optimizer_is_in_two() -> None:
+    one, other, third = ({name: {0: 0.1, 1: 0.2 + i}} for i, name in enumerate(("bo-fm", "random", "tpe")))
+    for values in ([one], [one, other], [one, other, third]):
+        together = {name: value for of_folder in values for name, value in of_folder.items()}
+        assert list(lines_of_table(values, "bo-fm")) == list(lines_of_optimizers(together, "bo-fm"))
     assert list(lines_of_table([one, one], "bo-fm")) == list(lines_of_two(one, one))
-    assert list(lines_of_table([one], "bo-fm")) == list(lines_of_optimizers(one, "bo-fm"))
+    with pytest.raises(SystemExit, match="bo-fm"):
+        lines_of_table([one, other, one], "bo-fm")
