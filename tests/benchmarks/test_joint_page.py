@@ -13,6 +13,7 @@ from fmnas.trainers.recorded_table import read_table
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "recorded"
 PAGE = (ROOT / "docs" / "joint.md").read_text()
+REPORT = (ROOT / "docs" / "joint-comparison.html").read_text()
 README = " ".join((ROOT / "README.md").read_text().split())
 UNIFORM, WHOLE, FITTED = (
     RECORDED / f"{name}.npz" for name in ("uniform_800_images_3_epochs", "joint_comparison_60", "joint_comparison")
@@ -45,6 +46,8 @@ def test_the_page_has_the_means(ends: dict[str, list[float]]) -> None:
         assert len(objectives) == 9
         mean, error = np.mean(objectives), np.std(objectives, ddof=1) / 3
         assert f"| {name} | {mean:.4f} ± {error:.4f} | {min(objectives):.4f} |" in PAGE
+        row = (name, f"{mean:.4f}", f"{error:.4f}", "9", f"{min(objectives):.4f}")
+        assert f"<tr><td>{'</td><td>'.join(row)}</td>" in REPORT
 
 
 def test_the_readme_has_the_means(ends: dict[str, list[float]]) -> None:

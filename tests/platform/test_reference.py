@@ -67,7 +67,7 @@ def test_the_command_explains_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["config", "fashion_mnist_example", "-o", "repeats=2"]) == 0
+    assert main(["config", "joint_both", "-o", "repeats=2"]) == 0
     output = capsys.readouterr().out
     assert "repeats: 2\n" in output
     assert "  # Maximum attempts of a trial whose workers are lost.\n  attempts: 3\n" in output
