@@ -1,7 +1,6 @@
 """How converged the fit and the search are: likelihoods and expected improvements on data of the joint space.
 
-    python benchmarks/convergence.py [--data FILE] [--json FILE] [--seeds N]
-        [--first-seed K | --fresh | --seeds-from FILE]
+    python benchmarks/convergence.py [--data FILE] [--seeds N]
 
 Fit: negative log likelihood per observation of the standardised objective, of the paper's mode (maximum likelihood, ten
 cold starts) and of the default mode's settings without its prior; the best and the worst over the seeds.
@@ -13,7 +12,6 @@ indices), bounds [6][2] and y [n]; 200 points of the joint space with a syntheti
 """
 
 import argparse
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +20,6 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-import seeds as seeds_of
 import torch
 from suggestion import JOINT_POINTS, dataset
 
@@ -88,30 +85,24 @@ def main() -> None:
     """Compute and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=JOINT_POINTS)
-    parser.add_argument("--json", type=Path)
-    seeds_of.add_arguments(parser, 5)
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="0 to N - 1")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with torch.no_grad():
-        report(arguments, seeds_of.choose_seeds(arguments))
+        report(arguments.data, range(arguments.seeds))
 
 
-def report(arguments: argparse.Namespace, seeds: seeds_of.Seeds) -> None:
-    """The table, and the file of figures."""
-    print(seeds)
+def report(path: Path, seeds: Sequence[int]) -> None:
+    """Print the table."""
     print(f"{'n':>5} {'nll, paper mode':>20} {'nll, default':>20} {'log EI, default':>22} {'log EI, paper':>14}")
-    rows = []
     for n in SIZES:
-        values = row(n, arguments.data, seeds.values)
-        rows.append(values)
+        values = row(n, path, seeds)
         paper, default, ei = values["paper_nll"], values["default_nll"], values["default_log_ei"]
         print(
             f"{n:>5} {min(paper):>10.4f}{max(paper):>10.4f} {min(default):>10.4f}{max(default):>10.4f} "
             f"{np.median(ei):>11.4f}{min(ei):>11.4f} {values['paper_log_ei']:>14.4f}",
             flush=True,
         )
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"seeds": seeds.to_dict(), "rows": rows}, indent=2))
 
 
 if __name__ == "__main__":

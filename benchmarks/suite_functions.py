@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from error_counts import make_scaler
-from mixed_functions import of_levy, of_rastrigin, of_rosenbrock, of_styblinski_tang
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Nominal, Ordinal, Real
@@ -34,6 +33,29 @@ from fmnas.trainers.problem import Problem
 
 Vector = NDArray[np.float64]
 Configuration = Mapping[str, Any]
+
+
+def of_levy(z: Vector) -> float:
+    """Levy's function."""
+    w = 1 + (z - 1) / 4
+    middle = (w[:-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:-1] + 1) ** 2)
+    last = (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2)
+    return float(np.sin(np.pi * w[0]) ** 2 + middle.sum() + last)
+
+
+def of_styblinski_tang(z: Vector) -> float:
+    """Styblinski's and Tang's function."""
+    return float((z**4 - 16 * z**2 + 5 * z).sum() / 2)
+
+
+def of_rosenbrock(z: Vector) -> float:
+    """Rosenbrock's function: each variable interacts with its neighbours alone."""
+    return float((100 * (z[1:] - z[:-1] ** 2) ** 2 + (z[:-1] - 1) ** 2).sum())
+
+
+def of_rastrigin(z: Vector) -> float:
+    """Rastrigin's function."""
+    return float((z**2 - 10 * np.cos(2 * math.pi * z) + 10).sum())
 
 
 def of_michalewicz(z: Vector) -> float:
