@@ -54,8 +54,7 @@ check: install
 # Type checkers do not follow setuptools' folder mapping: show them a link.
 types: install
 	mkdir -p .cache/types && ln -sfn ../.. .cache/types/fmnas
-	MYPYPATH=.cache/types $(BIN)/mypy -p fmnas.search_spaces -p fmnas.trainers -p fmnas.optimizers \
-		-p fmnas.baselines -p fmnas.comparison -p fmnas.integrations -p fmnas.testing -p fmnas.platform -p fmnas.api
+	MYPYPATH=.cache/types $(BIN)/mypy $(PACKAGES:%=-p fmnas.%)
 
 # Mutation tests: each of some ninety changes to the code must make a test fail. They take long.
 mutants: install

@@ -15,7 +15,6 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -61,24 +60,22 @@ def best_ei(
     return float(alternating_search(surface, region, starts, settings)[1][0])
 
 
-def row(n: int, path: Path, seeds: Sequence[int]) -> dict[str, Any]:
-    """Both modes on the first n observations."""
+def line(n: int, path: Path, seeds: Sequence[int]) -> str:
+    """Return the row of the table of the first n observations."""
     space = joint_space()
     X, points, y = observations(space, n, path)
-    likely = FitSettings(prior=False)
     paper, default = (
         [Surrogate(FMKernel(space, FORM), settings).fit(points, y, np.random.default_rng(seed)) for seed in seeds]
-        for settings in (PAPER_FIT, likely)
+        for settings in (PAPER_FIT, FitSettings(prior=False))
     )
     best = min(paper, key=lambda fit: fit.nll)
-    values = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in seeds]
-    return {
-        "n": n,
-        "paper_nll": [fit.nll for fit in paper],
-        "default_nll": [fit.nll for fit in default],
-        "default_log_ei": values,
-        "paper_log_ei": best_ei(space, X, best.posterior, y, PAPER_SEARCH, seeds[0]),
-    }
+    found = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in seeds]
+    theirs = best_ei(space, X, best.posterior, y, PAPER_SEARCH, seeds[0])
+    of_paper, of_default = [fit.nll for fit in paper], [fit.nll for fit in default]
+    return (
+        f"{n:>5} {min(of_paper):>10.4f}{max(of_paper):>10.4f} {min(of_default):>10.4f}{max(of_default):>10.4f} "
+        f"{np.median(found):>11.4f}{min(found):>11.4f} {theirs:>14.4f}"
+    )
 
 
 def main() -> None:
@@ -87,22 +84,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=JOINT_POINTS)
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="0 to N - 1")
     arguments = parser.parse_args()
+    if arguments.seeds < 1:
+        parser.error(f"--seeds {arguments.seeds}: at least 1")
     torch.set_num_threads(1)
-    with torch.no_grad():
-        report(arguments.data, range(arguments.seeds))
-
-
-def report(path: Path, seeds: Sequence[int]) -> None:
-    """Print the table."""
     print(f"{'n':>5} {'nll, paper mode':>20} {'nll, default':>20} {'log EI, default':>22} {'log EI, paper':>14}")
-    for n in SIZES:
-        values = row(n, path, seeds)
-        paper, default, ei = values["paper_nll"], values["default_nll"], values["default_log_ei"]
-        print(
-            f"{n:>5} {min(paper):>10.4f}{max(paper):>10.4f} {min(default):>10.4f}{max(default):>10.4f} "
-            f"{np.median(ei):>11.4f}{min(ei):>11.4f} {values['paper_log_ei']:>14.4f}",
-            flush=True,
-        )
+    with torch.no_grad():
+        for n in SIZES:
+            print(line(n, arguments.data, range(arguments.seeds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 The lowest of many noisy objectives is too low, and lower the more were seen. Here the configuration with the lowest
 objective at full fidelity of each run counts by its expected objective, which a real experiment can only approach, by
-`fmnas retrain`. Paired by repeat: run directories need the same seed. Two with a common optimizer are compared; others
-are one table. --kernel: the runs are of second_surrogate.py, not of `joint_recorded`.
+`fmnas retrain`. Paired by repeat: run directories need the same seed. Two with a common optimizer are compared; more
+must have none in common. --kernel: the runs are of second_surrogate.py, not of `joint_recorded`.
 """
 
 import argparse

@@ -3,8 +3,10 @@
 import re
 from collections import defaultdict
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
+import pandas as pd
 import pytest
 from fidelity import describe_agreement, measure_spread, pair_errors
 
@@ -48,6 +50,16 @@ def test_the_page_has_the_means(ends: dict[str, list[float]]) -> None:
         assert f"| {name} | {mean:.4f} ± {error:.4f} | {min(objectives):.4f} |" in PAGE
         row = (name, f"{mean:.4f}", f"{error:.4f}", "9", f"{min(objectives):.4f}")
         assert f"<tr><td>{'</td><td>'.join(row)}</td>" in REPORT
+
+
+def test_the_page_has_the_test_errors_of_the_retrained_incumbents() -> None:
+    with ZipFile(RECORDED / "joint_comparison.zip") as archive, archive.open("retrained.csv") as file:
+        errors = pd.read_csv(file).groupby("optimizer")["test_error"]
+    for name, values in errors:
+        assert len(values) == 9
+        shown = f"{values.mean():.4f} ± {values.std(ddof=1) / 3:.4f}"
+        assert re.search(rf"^\| {name} \|.* {shown} \|$", PAGE, flags=re.MULTILINE)
+        assert re.search(rf"<tr><td>{name}</td>.*<td>{shown}</td>", REPORT)
 
 
 def test_the_readme_has_the_means(ends: dict[str, list[float]]) -> None:

@@ -1,4 +1,4 @@
-"""Data and problems of the benchmarks: the points of the joint space, the suite's functions, the additive share."""
+"""Data and problems of the benchmarks: the points of the joint space, functions of the suite, the additive share."""
 
 from collections.abc import Callable
 

@@ -4,7 +4,7 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import optuna
@@ -36,15 +36,17 @@ def first_number(text: str) -> float:
 
 
 @pytest.fixture
-def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs an example in this process, and returns what it prints: of those that change nothing in it."""
+def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
+    """Runs an example in this process, and returns what it prints."""
 
     def run(example: str, *arguments: str) -> str:
         monkeypatch.setattr("sys.argv", [example, *arguments])
         runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
         return capsys.readouterr().out
 
-    return run
+    verbosity = optuna.logging.get_verbosity()
+    yield run
+    optuna.logging.set_verbosity(verbosity)
 
 
 def test_an_optuna_study_comes_near_the_least_value(run_here: Callable[..., str]) -> None:

@@ -90,7 +90,7 @@ def test_the_papers_experiment_has_the_papers_numbers() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["quickstart", "joint_comparison"])
+@pytest.mark.parametrize("name", ["quickstart", "joint_comparison", "joint_both", "joint_nas_only", "joint_hpo_only"])
 def test_the_examples_show_no_method_without_its_model(name: str) -> None:
     assert [remark for remark in design_warnings(load_config(name)) if "verdict" not in remark] == []
 
