@@ -10,6 +10,8 @@ import pandas as pd
 MISSING = "–"
 EXPONENT_FROM = 1e6
 """A mean of at least this size is written with an exponent when its error is known."""
+MOST_DECIMALS = 12
+"""A mean whose error needs more decimals, too."""
 
 
 def format_number(value: float | None, digits: int = 4) -> str:
@@ -22,7 +24,7 @@ def format_with_error(value: float, error: float) -> str:
     if not isfinite(error) or error <= 0:
         return format_number(value)
     decimals = max(0, 1 - floor(log10(error)))
-    if decimals > 9 or abs(value) >= EXPONENT_FROM:
+    if decimals > MOST_DECIMALS or abs(value) >= EXPONENT_FROM:
         return f"{value:.3e} ± {error:.1e}"
     return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 

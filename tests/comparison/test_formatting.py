@@ -19,6 +19,7 @@ from fmnas.comparison.analysis.formatting import (
     [
         (format_with_error(0.0685, 0.000379), "0.06850 ± 0.00038"),
         (format_with_error(1234.5, 210.0), "1234 ± 210"),
+        (format_with_error(-0.20632563491, 7.7e-9), "-0.2063256349 ± 0.0000000077"),
         (format_with_error(1.0, nan), "1.000"),
         (format_with_error(1.23456e300, 4e298), "1.235e+300 ± 4.0e+298"),
         (format_with_error(1.23456e-300, 4e-302), "1.235e-300 ± 4.0e-302"),
