@@ -29,8 +29,8 @@ run: install
 		$(BIN)/fmnas run configs/quickstart.yaml; \
 	fi
 
-# Four files at a time, also on two cores: many tests wait. PYTEST='-n 0' for one, as a debugger needs it.
-PYTEST ?= -n 4 --dist loadfile --no-loadscope-reorder
+# Three files at a time, also on two cores: many tests wait. PYTEST='-n 0' for one, as a debugger needs it.
+PYTEST ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(BIN)/python -m pytest $(PYTEST)
