@@ -11,7 +11,7 @@ MISSING = "–"
 EXPONENT_FROM = 1e6
 """A mean of at least this size is written with an exponent when its error is known."""
 MOST_DECIMALS = 12
-"""A mean whose error needs more decimals, too."""
+"""A mean whose error needs more decimals than these is written with an exponent, too."""
 
 
 def format_number(value: float | None, digits: int = 4) -> str:
