@@ -160,6 +160,7 @@ class Driver:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # under `nohup` it would be ignored
         )
         self._journal = out / "journal.jsonl"
 
