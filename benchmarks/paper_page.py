@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from paper_kernels import has_all_kernels, kernel_overview
+from paper_published import published_overview
 from paper_tables import Competitor, Taken
 
 from fmnas.comparison.analysis.formatting import MISSING, format_number, format_share, format_with_error
@@ -51,7 +52,7 @@ def page(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
     parts = [introduction, overview(all_taken)]
     if sum(map(has_all_kernels, all_taken)) > 1:
         parts += [of_all, kernel_overview(all_taken)]
-    parts.append(rows)
+    parts += filter(None, (rows, published_overview(all_taken, published)))
     problems = [name for name in PROBLEMS if any(taken.facts.problem == name for taken in all_taken)]
     for problem in problems:
         about = published.get(problem, {})

@@ -26,6 +26,7 @@ from paper_page import (
     table,
     write_page,
 )
+from paper_published import published_overview, standard_errors_above
 from paper_tables import COLUMNS, DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, load_tables, run_directory
 
 from fmnas.optimizers.gp.frequency_modulation import KernelName
@@ -156,6 +157,31 @@ def test_kernels_are_compared_over_the_problems_that_have_all(taken: Taken) -> N
     assert left_out == "Left out: ackley5c."
     with pytest.raises(SystemExit, match="each once"):
         kernel_overview([whole, whole])
+
+
+def test_published_rows_are_compared_in_standard_errors(taken: Taken) -> None:
+    """Two repeats of 1 and 3: mean 2, standard error 1. GEBO's deviation of ten runs becomes a standard error."""
+    rows = [("random", repeat, 14, best, 0.0) for repeat, best in enumerate((1.0, 3.0))]
+    facts = replace(taken.facts, evaluations=14, optimizers={"random": taken.facts.optimizers["random"]})
+    ours = Taken(facts, pd.DataFrame(rows, columns=COLUMNS))
+    about = {"source": "GEBO, Table 1", "rows": {"random": ["0.0", "3.1623"], "hybo": ["1.0", "0.1"]}}
+    assert standard_errors_above(ours, "random", about) == pytest.approx(2 / 2**0.5, rel=1e-4)
+    errors = {"source": "BO-FM, Table E.1", "rows": {"random": ["4.0", "0.0"], "tpe": ["4.0", "0.0"]}}
+    assert standard_errors_above(ours, "random", errors) == pytest.approx(-2.0)
+    overview = published_overview([ours], {"func2c": errors, "labs": about})
+    assert overview.splitlines() == ["| BO-FM | func2c |", "|---|---|", "| random | -2.0 |"]
+    assert published_overview([ours], {}) == ""
+
+
+def test_one_published_mean_is_missed_by_more_than_two_standard_errors() -> None:
+    """As the page says."""
+    published, misses = json.loads(PUBLISHED.read_text()), []
+    for taken in all_taken():
+        about = published.get(taken.facts.problem, {"rows": {}})
+        for label in about["rows"].keys() & taken.facts.optimizers.keys() - {"hybo"}:
+            if standard_errors_above(taken, label, about) > 2:
+                misses.append((taken.facts.problem, label))
+    assert misses == [("func2c", "tpe")]
 
 
 @given(st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-6))
