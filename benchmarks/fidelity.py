@@ -64,7 +64,8 @@ def measure_spread(errors: Floats, share: float) -> Spread:
 
 def agreement(errors: Floats) -> float:
     """Kendall's tau of the means over two halves of the seeds, averaged over the halves; errors [n, S]."""
-    taus = [kendalltau(errors[:, one].mean(axis=1), errors[:, other].mean(axis=1))[0] for one, other in halves_of(4)]
+    halves = halves_of(errors.shape[1])
+    taus = [kendalltau(errors[:, one].mean(axis=1), errors[:, other].mean(axis=1))[0] for one, other in halves]
     return float(np.mean(taus))
 
 

@@ -11,7 +11,6 @@ and from benchmarks/data/published.json, which holds what the papers print.
 
 import argparse
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,8 @@ import pandas as pd
 from fmnas.comparison.analysis.curves import anytime_curves
 from fmnas.comparison.analysis.trials import Budget, read_trials
 from fmnas.platform.config.schema import OptimizerConfig
-from fmnas.platform.environment import Software
-from fmnas.platform.experiment.events import Begun, DriverStarted
-from fmnas.platform.experiment.journal import read_journal
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import read_state
 from fmnas.search_spaces.records import MODEL, MUTATION, RANDOM
 
 HERE = Path(__file__).resolve().parent
@@ -134,26 +132,26 @@ class Taken:
 def run_directory(folder: Path) -> Taken:
     """What a finished run directory holds. Raises SystemExit for an unfinished one."""
     unfinished = f"{folder}: not all of its runs are finished: fmnas resume {folder}"
-    config, drivers = journal_facts(folder / "journal.jsonl")
+    state = read_state(RunDirectory(folder))
+    config, drivers = state.config, [driver.software for driver in state.ledger.drivers]
     if not (folder / "trials.csv").is_file():  # written at the end
         raise SystemExit(unfinished)
     trials = read_trials(folder / "trials.csv")
-    evaluations, epochs = config["budget"]["evaluations"], config["fidelity"]["epochs"]
+    evaluations, epochs = config.budget.evaluations, config.fidelity.epochs
     curves = anytime_curves(trials, Budget(evaluations, epochs))
     reached = curves.groupby("run")["evaluations"].max()
-    if len(reached) < len(config["optimizers"]) * config["repeats"] or (reached < evaluations).any():
+    if len(reached) < len(config.optimizers) * config.repeats or (reached < evaluations).any():
         raise SystemExit(unfinished)
-    design = config["initial_design"]
     facts = Facts(
-        problem=config["problem"],
-        seed=config["seed"],
-        repeats=config["repeats"],
+        problem=config.problem,
+        seed=config.seed,
+        repeats=config.repeats,
         evaluations=evaluations,
         initial=int((trials["origin"] == "initial").groupby(trials["run"]).sum().max()),
-        initial_design=design,
+        initial_design=config.initial_design,
         optimizers={
             entry.label: _competitor(entry, trials, sorted({str(driver.commit)[:12] for driver in drivers}))
-            for entry in map(OptimizerConfig.model_validate, config["optimizers"])
+            for entry in config.optimizers
         },
         versions=sorted({f"fmnas {driver.fmnas}, torch {driver.torch}" for driver in drivers}),
         days=sorted({str(day) for day in trials["finished_at"].dt.date.unique()}),
@@ -172,13 +170,6 @@ def _competitor(entry: OptimizerConfig, trials: pd.DataFrame, commits: list[str]
         if entry.implementation.optimizer.chooses == RANDOM
         else float(origins.isin((MODEL, MUTATION)).mean()),
     )
-
-
-def journal_facts(path: Path) -> tuple[Mapping[str, Any], list[Software]]:
-    """(the configuration that an experiment begins with, the software of its drivers)."""
-    begun, *events = read_journal(path)
-    assert isinstance(begun, Begun)
-    return begun.config, [event.software for event in events if isinstance(event, DriverStarted)]
 
 
 def _run(curve: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:

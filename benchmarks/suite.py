@@ -200,6 +200,11 @@ def run_missing(arguments: argparse.Namespace, methods: Sequence[str], build: Ca
     """
     path, names = arguments.file, arguments.problems or HALVES[arguments.half]
     done = read_runs(path)
+    conditions = (arguments.workers, arguments.noise, arguments.evaluations)
+    if others := {(run.workers, run.noise, run.evaluations) for run in done} - {conditions}:
+        raise SystemExit(
+            f"{path} has runs of (workers, noise, evaluations) {others}, not {conditions}: use another file"
+        )
     seeds = read_runs(arguments.seeds_from) if arguments.seeds_from else done
     keys = {run.key for run in done}
     wanted = [

@@ -9,6 +9,7 @@
 All numbers are at equal evaluations: those of the smallest budget, over the optimizers that every problem has.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -23,6 +24,7 @@ from fmnas.comparison.analysis.across_problems import (
     OverallTest,
     ProblemResults,
     compare_overall,
+    fewest_repeats,
     mean_ranks,
     normalised_regret,
     problem_results,
@@ -116,7 +118,13 @@ class ProblemsSummary:
             if len(self.problems) < FEWEST_PROBLEMS
             else ""
         )
-        return " ".join(filter(None, (CAUTION, few, left_out)))
+        repeats, needed = max(row.repeats for row in self.results), fewest_repeats(len(self.tests))
+        ties = (
+            f"No problem can be won or lost by its own test: with {repeats} repeats each is a tie; it takes {needed}."
+            if repeats < needed
+            else ""
+        )
+        return " ".join(filter(None, (CAUTION, few, ties, left_out)))
 
     def to_json(self) -> dict[str, Any]:
         """The plain JSON data of summary.json."""
@@ -136,7 +144,8 @@ def write_problems_report(experiments: Sequence[Results], reference: str, folder
     """Write index.html, its figures and tables; returns the summary.
 
     experiments: one for each problem. reference: the optimizer that is tested against the others.
-    Raises ReportError if fewer than two optimizers are common to all, ReportNotWritten if the disk does not take it.
+    Raises ReportError if fewer than two optimizers are common to all, if two problems have one name, or if a run has
+    no whole evaluation; ReportNotWritten if the disk does not take it.
     """
     problems, left_out = _common_results(experiments)
     names = problems[0].optimizers
@@ -164,6 +173,11 @@ def _common_results(experiments: Sequence[Results]) -> tuple[list[ProblemResults
     if len(common) < 2:
         raise ReportError("fewer than two optimizers are common to all problems: run the same optimizers on each")
     evaluations = min(experiment.summary.evaluations for experiment in experiments)
+    if evaluations < 1:
+        raise ReportError("an experiment has spent less than one evaluation on some run: continue it, or leave it out")
+    shown = Counter(experiment.summary.problem for experiment in experiments)
+    if repeated := [name for name, count in shown.items() if count > 1]:
+        raise ReportError(f"several problems are called {', '.join(repeated)}: rename their functions to compare them")
     problems = [
         problem_results(experiment.summary.problem, experiment.curves, common, evaluations, experiment.summary.minimum)
         for experiment in experiments
@@ -186,7 +200,7 @@ def _page_values(summary: ProblemsSummary, drawings: Sequence[Drawing]) -> dict[
     difference = [drawing for drawing in others if drawing.name != "regret"]
     hint = (
         f"{summary.reference} against each other optimizer. Wins, ties, losses: problems by their paired tests, p "
-        f"corrected over all problems and optimizers. Lower, equal, higher: pairs of a problem and a repeat. p: "
+        f"corrected over the optimizers. Lower, equal, higher: pairs of a problem and a repeat. p: "
         f"stratified sign-flip test over them, Holm-corrected over the optimizers, level {LEVEL:.0%}."
     )
     return {

@@ -1,8 +1,8 @@
 """`fmnas record`: the results of run directories as one file, which is a problem of its own (`recorded:FILE.npz`).
 
 It holds every trial that was charged: finished, failed and timed out. Trials that a worker lost, that a stop cancelled,
-or that a warm start took from another directory are left out. The directories must have the same objective; which
-variables were `fixed`, the optimizers, budgets and seeds may differ.
+that a warm start took from another directory, or that racing stopped are left out. The directories must have the same
+objective; which variables were `fixed`, the optimizers, budgets and seeds may differ.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from fmnas.platform.experiment.provenance import data_hash, read_environment
 from fmnas.platform.experiment.run_directory import RunDirectory, run_directory
 from fmnas.platform.experiment.saved_problem import SAVED_FIELDS
 from fmnas.platform.experiment.state import ExperimentState, read_state
-from fmnas.platform.experiment.trial_result import utc_timestamp
+from fmnas.platform.experiment.trial_result import TrialResult, utc_timestamp
 from fmnas.platform.problems import display_name, find_problem
 from fmnas.search_spaces.records import CHARGED, WARM_START
 from fmnas.trainers import DataError
@@ -50,7 +50,8 @@ def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None])
         raise ExperimentFailed(f"{out} cannot be written ({error.strerror}): choose another file with --out") from error
     n_configurations = len({identify(result.trial.configuration) for result in results})
     counts = f"results = {len(results)}, configurations = {n_configurations}, experiments = {len(sources)}"
-    say(f"{out}: {counts}")
+    stopped = sum(map(_is_stopped, (result for _, state in sources for result in state.ledger.results)))
+    say(f"{out}: {counts}" + f"; left out, stopped by racing = {stopped}" * bool(stopped))
 
 
 def _check_out(out: Path) -> None:
@@ -116,10 +117,14 @@ def _describe_source(directory: RunDirectory, state: ExperimentState) -> dict[st
 
 def _results(source: int, state: ExperimentState) -> Iterator[RecordedResult]:
     for result in state.ledger.results:
-        is_whole = result.epochs == result.trial.epochs  # racing did not stop it
-        if result.status in CHARGED and result.trial.origin != WARM_START and is_whole:
+        if result.status in CHARGED and result.trial.origin != WARM_START and not _is_stopped(result):
             yield RecordedResult(
                 *(source, result.run, result.trial, result.status, result.charged_seconds),
                 evaluation=result.evaluation,
                 reason=result.reason[:200],
             )
+
+
+def _is_stopped(result: TrialResult) -> bool:
+    """Return whether racing stopped a trial after some of its seeds."""
+    return result.status in CHARGED and result.epochs != result.trial.epochs

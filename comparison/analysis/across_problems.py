@@ -14,7 +14,7 @@ these problems, not on others.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, sqrt
+from math import isfinite, log2, sqrt
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,7 @@ class OverallTest:
     """The reference against one other optimizer, over all problems.
 
     wins, ties, losses: problems in which the reference is better, not shown to differ, or worse, by the paired test of
-    the problem, with p corrected by Holm's method over all problems and optimizers.
+    the problem, with p corrected by Holm's method over the others, as in a report on that problem alone.
     cells: (lower, equal, higher) pairs of a problem and a repeat, by the sign of reference - other.
     effect, p: of `sign_flip_test`; below 0 where the reference is lower. p_corrected: after Holm over the others.
     """
@@ -159,13 +159,13 @@ def compare_overall(problems: Sequence[ProblemResults], reference: str) -> list[
     others = [name for name in names if name != reference]
     finals = [dict(zip(names, problem.incumbents[:, :, -1], strict=True)) for problem in problems]
     differences = [[_differences(final[reference], final[other]) for final in finals] for other in others]
-    ps = [[signed_rank_p(of_problem) for of_problem in of_other] for of_other in differences]
-    corrected = np.reshape(holm(np.ravel(ps).tolist()), (len(others), len(problems)))
+    by_problem = zip(*differences, strict=True)
+    corrected = np.array([holm([signed_rank_p(of_other) for of_other in of_problem]) for of_problem in by_problem])
     overall = [sign_flip_test(of_other) for of_other in differences]
     tests = []
     for i, (other, of_other) in enumerate(zip(others, differences, strict=True)):
         means = np.array([of_problem.mean() if len(of_problem) else 0.0 for of_problem in of_other])
-        significant = (corrected[i] < LEVEL) & (means * [rank_biserial(of_problem) for of_problem in of_other] > 0)
+        significant = (corrected[:, i] < LEVEL) & (means * [rank_biserial(of_problem) for of_problem in of_other] > 0)
         wins, losses = int((significant & (means < 0)).sum()), int((significant & (means > 0)).sum())
         signs = np.sign(np.concatenate(of_other))
         cells = int((signs < 0).sum()), int((signs == 0).sum()), int((signs > 0).sum())
@@ -187,6 +187,11 @@ def sign_flip_test(differences: Sequence[Floats]) -> tuple[float, float]:
     flips = rng.integers(0, 2, (SIGN_FLIPS, len(weights)), dtype=np.int8) * 2 - 1
     extreme = np.abs(flips @ weights) >= abs(weights.sum()) * (1 - 1e-12)
     return float(weights.sum()), float((1 + np.count_nonzero(extreme)) / (1 + SIGN_FLIPS))
+
+
+def fewest_repeats(others: int) -> int:
+    """The repeats R from which a problem can be won or lost: if all have one sign, p is 2^(1 - R), times the others."""
+    return int(1 + log2(others / LEVEL)) + 1
 
 
 def critical_difference(optimizers: int, problems: int) -> float:

@@ -4,7 +4,6 @@ The cell's nodes are on one line, inputs left, outputs right, so that no edge is
 has one input from above and one from below; the label of an edge is its operation.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,8 +46,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
     best = {name: row.best_configuration or {} for name, row in results.summary.optimizers.items()}
     cells = {name: configuration for name, configuration in best.items() if set(CELL_NAMES) <= set(configuration)}
     for place, (name, configuration) in enumerate(cells.items()):
-        id_ = f"best_cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}"
-        yield Drawing(id_, cell_figure(configuration), "" if place else CELL, is_wide=True, optimizer=name)
+        caption = "" if place else CELL
+        yield Drawing(f"best_cell_{name}", cell_figure(configuration), caption, is_wide=True, optimizer=name)
     schedules = {name: configuration for name, configuration in cells.items() if set(SGD_NAMES) <= set(configuration)}
     if schedules:
         yield Drawing("schedules", schedules_figure(schedules), SCHEDULES)

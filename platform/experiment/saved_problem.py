@@ -8,6 +8,7 @@ passed to `minimize`, that means calling `minimize` again.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from inspect import Parameter, Signature
 from typing import Any, Never
 
@@ -37,7 +38,7 @@ SAVED_FIELDS = (
     *("description", "objectives"),
 )
 """Attributes of a problem that are saved, besides its space."""
-CONFIGURABLE_FIELDS = ("data", "checkpoints", "flops_weight")
+CONFIGURABLE_FIELDS = tuple(field.name for field in fields(ConfigurableProblem) if field.name != "make")
 
 
 def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> None:
@@ -131,7 +132,8 @@ def _load_problem(name: str, saved: Mapping[str, Any]) -> Problem | Configurable
     task = Problem(Space.from_dict(saved["space"]), build, **{key: saved[key] for key in SAVED_FIELDS if key in saved})
     if "settable" not in saved:
         return task
-    return ConfigurableProblem(lambda _: task, **{key: saved["settable"][key] for key in CONFIGURABLE_FIELDS})
+    settable = {key: saved["settable"][key] for key in CONFIGURABLE_FIELDS if key in saved["settable"]}
+    return ConfigurableProblem(lambda _: task, **settable)
 
 
 def _load_optimizer(saved: Mapping[str, Any]) -> type[Optimizer]:

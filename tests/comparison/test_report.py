@@ -140,7 +140,7 @@ def test_the_best_cell_is_drawn(make_run, tmp_path):
     trials = make_run("bo-fm", 0, [{"objective": 0.07 + i / 100, "error": 0.06, **space.sample(rng)} for i in range(3)])
     summary, text = report(trials.drop(columns="x"), tmp_path)
     assert space.validate(summary.optimizers["bo-fm"].best_configuration) is None
-    assert {f"{name}.{kind}" for name in ("best_cell_0_bo-fm", "schedules") for kind in ("png", "svg", "pdf")} <= {
+    assert {f"{name}.{kind}" for name in ("best_cell_bo-fm", "schedules") for kind in ("png", "svg", "pdf")} <= {
         path.name for path in tmp_path.iterdir()
     }
     assert "bo-fm/repeat-0, trial 0: objective 0.07000, validation error 0.06000" in text

@@ -34,7 +34,7 @@ SPACE = Space(
 def bowl(configuration, epochs):
     return configuration["x"] ** 2 - configuration["y"] + (configuration["op"] == "a") + 1 / epochs
 
-MADE = ConfigurableProblem(lambda settings: bowl, data={"train": 50})
+MADE = ConfigurableProblem(lambda settings: bowl, data={"train": 50}, schedule=True)
 """
 OPTIMIZER = """
 from fmnas.optimizers import Optimizer, Suggestion
@@ -110,7 +110,7 @@ def tables(out: str) -> list[bytes]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"problem": "problem.py:MADE", "seeds": 3}, {"problem": "func2c", "fidelity": {"epochs": 2}}],
+    [{}, {"problem": "problem.py:MADE", "seeds": 3, "fidelity": {"epochs": 2, "schedule_epochs": 5}}, {"problem": "func2c", "fidelity": {"epochs": 2}}],
     ids=["own", "configurable", "registry"],
 )
 def test_a_report_is_the_same_without_the_files_that_were_named(
