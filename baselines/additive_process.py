@@ -10,6 +10,7 @@ from fmnas.baselines.additive_kernel import NUGGET, AdditiveKernel, Parameters, 
 from fmnas.baselines.evolution_strategy import maximise_cma
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.gp.region import Region
 
 ROUNDS = 2
@@ -19,7 +20,10 @@ CHUNK = 64
 
 
 class Process:
-    """A Gaussian process under one sample of its parameters, given points [n] with objectives y [n]."""
+    """A Gaussian process under one sample of its parameters, given points [n] with objectives y [n].
+
+    Raises FitError if the matrix of the points is not positive definite.
+    """
 
     def __init__(self, kernel: AdditiveKernel, points: Points, y: Tensor, parameters: Parameters) -> None:
         self._kernel, self._points, self._parameters = kernel, points, parameters
@@ -27,7 +31,10 @@ class Process:
         rows, columns = Points(points.C[:, None], points.V[:, None]), Points(points.C[None], points.V[None])
         K = self._amplitude * kernel.value(self._base(rows, columns), parameters)
         K.diagonal().add_(self._amplitude * NUGGET + float(np.exp(parameters.noise)))
-        self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
+        L, failed = torch.linalg.cholesky_ex(K)
+        if failed:
+            raise FitError(f"the matrix of {len(K)} observations is not positive definite")
+        self._inverse = torch.cholesky_inverse(L)
         self._own = self._amplitude * kernel.diagonal(parameters)
         self._alpha = self._inverse @ (y - parameters.mean)
 

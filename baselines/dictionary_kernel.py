@@ -51,6 +51,31 @@ def draw_anchors(sizes: Sequence[int], count: int, rng: np.random.Generator) -> 
     return torch.from_numpy(anchors)
 
 
+def draw_wavelet_anchors(P: int, count: int, rng: np.random.Generator) -> Tensor:
+    """Draw anchors [at most count, P] of P binary variables: distinct columns of the wavelet matrix, in its order.
+
+    An odd P has a variable before them that is 1 in every anchor.
+    """
+    W = wavelet_matrix(P - P % 2)
+    columns = np.sort(rng.permutation(len(W))[:count])
+    return torch.cat([torch.ones(len(columns), P % 2, dtype=torch.int64), W[:, columns].T], dim=1)
+
+
+def wavelet_matrix(size: int) -> Tensor:
+    """Return the binary wavelet matrix [size, size] for an even size (Swanson and Tewfik 1996).
+
+    Its last two rows and columns alternate; the rest is 1, and the complement of the matrix of size - 4.
+    """
+    if size == 0:
+        return torch.zeros(0, 0, dtype=torch.int64)
+    W = torch.ones(size, size, dtype=torch.int64)
+    W[1::2, -2:], W[-2:, 1::2] = 0, 0
+    W[-2:, -2:] = torch.tensor([[1, 1], [1, 0]])
+    if size > 4:
+        W[2:-2, 2:-2] = 1 - wavelet_matrix(size - 4)
+    return W
+
+
 class DictionaryKernel(Kernel):
     """The Matern-5/2 of embedded points. anchors: [A, P]."""
 

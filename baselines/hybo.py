@@ -6,39 +6,46 @@ over the samples, and maximised by hill climbing to graph neighbours and CMA-ES 
 | changed | source | here | reason |
 |---|---|---|---|
 | objective | unchanged | standardised | the priors presume values of order 1 |
-| log noise of the first state | mean(y) / 1000, taken as a logarithm | log(var(y) / 1000) | a slip |
-| upper end in the doubling | has the density of the lower end | its own density | a slip |
+| first logarithm of the noise | mean(y) / 1000 | log(var(y) / 1000) | an error (`slips: published`) |
+| upper end in the doubling | has the density of the lower end | its own density | an error (`slips: published`) |
 | width of the first interval | 0.9 to 0.1, tried in turn | 1; 0.5 for q; half the range for the mean | |
 | neighbours of a nominal value | the next ones on a path | all other values; the graph's edges | |
 | sweeps before the kept ones | 2 | 1 | the chain continues from the last suggestion |
 | search | local optimum, then CMA-ES | the same, then once more | the parts depend on each other |
 | pending trials | none | their predicted means | asynchronous workers |
+| matrix not positive definite | more jitter | a random suggestion | shared with the other processes |
+| initial points | 20 | 10 random ones | as for all |
 | constraints | none | obeyed | |
 
 Unchanged: kernel, priors, ten samples at each suggestion, 200 random points and ten neighbours of the incumbent, the
 best 20 of which are improved.
+
+Limitation, as in the source: with N variables a point has the correlation sum_r w_r C(N, r) with itself, up to 2^53 w
+on Ackley53C, for which the least amplitude, exp(-12), is too large.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fmnas.baselines.additive_kernel import AdditiveKernel, Parameters, Sampler
+from fmnas.baselines.additive_kernel import HIGHEST, LOWEST, AdditiveKernel, Parameters, Sampler
 from fmnas.baselines.additive_process import AveragedSurface, Process, neighbours
 from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.bayesian import INITIAL_POINTS
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason
+from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, Space, Trial
-from fmnas.search_spaces.records import FALLBACK, MODEL, RANDOM
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 RANDOM_POINTS, STARTS, MOST_NEIGHBOURS = 200, 20, 10
 Count = Annotated[int, Interval(ge=1)]
@@ -48,6 +55,7 @@ class HyBO(Optimizer):
     """Bayesian optimization with additive hybrid kernels, averaged over samples of their parameters.
 
     samples: kept at each suggestion. max_order: the largest number of variables in a product; all of them by default.
+    slips: "published" repeats two errors of the authors' code.
     initial_design: configurations to try first; 10 random ones by default.
     """
 
@@ -57,15 +65,16 @@ class HyBO(Optimizer):
         *,
         samples: Count = 10,
         max_order: Count | None = None,
+        slips: Literal["corrected", "published"] = "corrected",
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
         seed: int = 0,
         **others: Any,
     ) -> None:
-        check_options(type(self), samples=samples, max_order=max_order)
+        check_options(type(self), samples=samples, max_order=max_order, slips=slips)
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, initial_design=design, **others)
-        self.samples, self.log_objective = samples, log_objective
+        self.samples, self.slips, self.log_objective = samples, slips, log_objective
         sizes = tuple(len(variable.vertices) for variable in space.discrete)
         self._kernel = AdditiveKernel(sizes, min(len(space), max_order or len(space)))
         self._state: Parameters | None = None
@@ -86,28 +95,39 @@ class HyBO(Optimizer):
         if reason := unfittable_reason(y):
             return self._suggest_random(rng, reason)
         with one_thread():
-            points, objectives = self._encode([trial for trial, _ in self.history]), torch.from_numpy(standardise(y))
-            samples = self._sample(points, objectives, rng)
+            try:
+                return self._suggest_from(y, rng)
+            except FitError as error:
+                return self._suggest_random(rng, f"fit failed: {error}", FAILED_FIT)
+
+    def _suggest_from(self, y: np.ndarray, rng: np.random.Generator) -> Suggestion:
+        """Suggest a configuration, given the objectives of all results [n]. Raises FitError."""
+        points, objectives = self._encode([trial for trial, _ in self.history]), torch.from_numpy(standardise(y))
+        if self._state is None:
+            space = self.space
+            sizes = len(space.discrete), len(space.continuous), self._kernel.orders
+            self._state = Parameters.initial(objectives, *sizes)
+            if self.slips == "published":
+                self._state = replace(self._state, noise=float(np.clip(y.mean() / 1000, LOWEST, HIGHEST)))
+        samples = self._sample(points, objectives, self._state, rng)
+        self._state = samples[-1]
+        processes = [Process(self._kernel, points, objectives, sample) for sample in samples]
+        best = float(objectives.min())
+        if self.pending:
+            pending = self._encode(list(self.pending.values()))
+            believed = torch.stack([process.predict(pending)[0] for process in processes]).mean(0)
+            points, objectives = points.concat(pending), torch.cat([objectives, believed])
             processes = [Process(self._kernel, points, objectives, sample) for sample in samples]
             best = float(objectives.min())
-            if self.pending:
-                pending = self._encode(list(self.pending.values()))
-                believed = torch.stack([process.predict(pending)[0] for process in processes]).mean(0)
-                points, objectives = points.concat(pending), torch.cat([objectives, believed])
-                processes = [Process(self._kernel, points, objectives, sample) for sample in samples]
-                best = float(objectives.min())
-            return self._maximise(AveragedSurface(processes, LogEI(best)), points, objectives, rng)
+        return self._maximise(AveragedSurface(processes, LogEI(best)), points, objectives, rng)
 
-    def _sample(self, points: Points, y: Tensor, rng: np.random.Generator) -> list[Parameters]:
+    def _sample(self, points: Points, y: Tensor, state: Parameters, rng: np.random.Generator) -> list[Parameters]:
         """Continue the chain by one sweep that is dropped, and the kept ones."""
-        sampler, space = Sampler(self._kernel, points, y), self.space
-        initial = Parameters.initial(y, len(space.discrete), len(space.continuous), self._kernel.orders)
-        state = sampler.sweep(self._state or initial, rng)
-        samples = []
+        sampler = Sampler(self._kernel, points, y, slip=self.slips == "published")
+        state, samples = sampler.sweep(state, rng), []
         for _ in range(self.samples):
             state = sampler.sweep(state, rng)
             samples.append(state)
-        self._state = state
         return samples
 
     def _maximise(self, surface: AveragedSurface, known: Points, y: Tensor, rng: np.random.Generator) -> Suggestion:
@@ -123,10 +143,10 @@ class HyBO(Optimizer):
                 return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
         return self._suggest_random(rng, "every candidate was tried before")
 
-    def _suggest_random(self, rng: np.random.Generator, note: str) -> Suggestion:
+    def _suggest_random(self, rng: np.random.Generator, note: str, fallback: str = FALLBACK) -> Suggestion:
         known = self._encode([*(trial for trial, _ in self.history), *self.pending.values()]).to_encoded(self.space)
         x = sample_new(self.space, known, rng)
-        return Suggestion(self.space.decode(x), RANDOM, note=note, memo=self._memo(), fallback=FALLBACK)
+        return Suggestion(self.space.decode(x), RANDOM, note=note, memo=self._memo(), fallback=fallback)
 
     def _memo(self) -> tuple[float, ...]:
         return () if self._state is None else self._state.to_tuple()

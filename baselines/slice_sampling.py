@@ -7,10 +7,13 @@ import numpy as np
 MAX_DOUBLINGS = 10
 
 
-def slice_sample(log_density: Callable[[float], float], x: float, width: float, rng: np.random.Generator) -> float:
+def slice_sample(
+    log_density: Callable[[float], float], x: float, width: float, rng: np.random.Generator, slip: bool = False
+) -> float:
     """Return the next state of a Markov chain that leaves a density unchanged.
 
     log_density: up to a constant; -inf outside the support. x: the state, inside it. width: of the first interval.
+    slip: double as HyBO's code does, which takes the density of the lower end for that of the upper one.
     """
     level = log_density(x) - rng.exponential()
 
@@ -28,7 +31,7 @@ def slice_sample(log_density: Callable[[float], float], x: float, width: float, 
             is_left = is_inside(left)
         else:
             right += right - left
-            is_right = is_inside(right)
+            is_right = is_inside(left if slip else right)
 
     def is_reachable(candidate: float) -> bool:
         """Whether doubling from the candidate could have made the same interval, which keeps the chain reversible."""

@@ -112,19 +112,15 @@ class ProblemsSummary:
     @property
     def caution(self) -> str:
         """What the data can support, in sentences."""
-        left_out = f"Left out, because some problem lacks them: {', '.join(self.left_out)}." if self.left_out else ""
-        few = (
-            f"With {len(self.problems)} problems there is no critical-difference diagram: it needs {FEWEST_PROBLEMS}."
-            if len(self.problems) < FEWEST_PROBLEMS
-            else ""
-        )
         repeats, needed = max(row.repeats for row in self.results), fewest_repeats(len(self.tests))
-        ties = (
-            f"No problem can be won or lost by its own test: with {repeats} repeats each is a tie; it takes {needed}."
-            if repeats < needed
-            else ""
-        )
-        return " ".join(filter(None, (CAUTION, few, ties, left_out)))
+        problems, fewest = len(self.problems), FEWEST_PROBLEMS
+        sentences = {
+            CAUTION: True,
+            f"With {problems} problems there is no critical-difference diagram: it needs {fewest}.": problems < fewest,
+            f"With {repeats} repeats each problem is a tie: to win one takes {needed} repeats.": repeats < needed,
+            f"Left out, because some problem lacks them: {', '.join(self.left_out)}.": bool(self.left_out),
+        }
+        return " ".join(sentence for sentence, holds in sentences.items() if holds)
 
     def to_json(self) -> dict[str, Any]:
         """The plain JSON data of summary.json."""

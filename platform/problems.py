@@ -129,8 +129,6 @@ SUMMARIES = {
         "xgb_digits": "boosted trees on scikit-learn's digits, of up to 100 rounds (epochs): 4 discrete, 4 continuous",
         "xgb_fashion_mnist": "boosted trees on all of FashionMNIST, of up to 50 rounds (epochs): "
         "4 discrete, 4 continuous",
-        "xgb_fashion_mnist_small": "boosted trees on 9,000 images, not comparable with xgb_fashion_mnist: "
-        "4 discrete, 4 continuous",
     },
     "tables.boosting_table": {
         "xgb_table": "MiVaBO's xgboost task from a table of 2,000 recorded trainings: 3 discrete, 7 continuous",

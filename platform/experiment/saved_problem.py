@@ -8,7 +8,6 @@ passed to `minimize`, that means calling `minimize` again.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
 from inspect import Parameter, Signature
 from typing import Any, Never
 
@@ -38,7 +37,6 @@ SAVED_FIELDS = (
     *("description", "objectives"),
 )
 """Attributes of a problem that are saved, besides its space."""
-CONFIGURABLE_FIELDS = tuple(field.name for field in fields(ConfigurableProblem) if field.name != "make")
 
 
 def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> None:
@@ -54,7 +52,7 @@ def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> No
         data |= {"name": display_name(config.problem), "space": task.space.to_dict()}
         data |= {key: _to_builtin(getattr(task, key)) for key in SAVED_FIELDS}
         if isinstance(row.target, ConfigurableProblem):
-            data["settable"] = {key: getattr(row.target, key) for key in CONFIGURABLE_FIELDS}
+            data["settable"] = {key: value for key, value in vars(row.target).items() if key != "make"}
     optimizers: dict[str, Any] = {}
     for entry in config.optimizers:
         if entry.use is not None:
@@ -132,8 +130,7 @@ def _load_problem(name: str, saved: Mapping[str, Any]) -> Problem | Configurable
     task = Problem(Space.from_dict(saved["space"]), build, **{key: saved[key] for key in SAVED_FIELDS if key in saved})
     if "settable" not in saved:
         return task
-    settable = {key: saved["settable"][key] for key in CONFIGURABLE_FIELDS if key in saved["settable"]}
-    return ConfigurableProblem(lambda _: task, **settable)
+    return ConfigurableProblem(lambda _: task, **saved["settable"])
 
 
 def _load_optimizer(saved: Mapping[str, Any]) -> type[Optimizer]:

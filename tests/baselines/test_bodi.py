@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.baselines.bodi import BODi
-from fmnas.baselines.dictionary_kernel import DictionaryKernel, draw_anchors
+from fmnas.baselines.dictionary_kernel import DictionaryKernel, draw_anchors, draw_wavelet_anchors, wavelet_matrix
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood
@@ -41,6 +41,37 @@ def test_the_kernel_has_the_golden_values(case: dict[str, Any]) -> None:
     torch.testing.assert_close(own, torch.ones(len(points), dtype=torch.float64))
     i, j = torch.triu_indices(len(points), len(points))
     torch.testing.assert_close(kernel.pairs(points).correlation({"theta": theta[None]})[0], gram[i, j])
+
+
+def test_the_wavelet_matrix_is_that_of_the_paper() -> None:
+    """Sizes 2, 4 and 8 as the authors print them."""
+    assert wavelet_matrix(2).tolist() == [[1, 1], [1, 0]]
+    assert wavelet_matrix(4).tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 1, 1], [1, 0, 1, 0]]
+    rows = ("11111111", "11111100", "11000011", "11001100", "11010011", "11010100", "10101011", "10101010")
+    assert wavelet_matrix(8).tolist() == [[int(bit) for bit in row] for row in rows]
+    for size in range(2, 26, 2):
+        assert abs(np.linalg.det(wavelet_matrix(size).numpy())) == pytest.approx(1.0)  # its columns are a basis
+
+
+@pytest.mark.parametrize(("P", "count"), [(5, 3), (8, 8), (9, 128)])
+def test_wavelet_anchors_are_distinct_columns(P: int, count: int) -> None:
+    anchors = draw_wavelet_anchors(P, count, np.random.default_rng(0))
+    W = wavelet_matrix(P - P % 2)
+    assert anchors.shape == (min(count, len(W)), P)
+    assert (anchors[:, : P % 2] == 1).all()
+    columns = [W[:, k].tolist() for k in range(len(W))]
+    places = [columns.index(row) for row in anchors[:, P % 2 :].tolist()]
+    assert places == sorted(set(places))
+
+
+def test_a_wavelet_dictionary_is_for_binary_variables() -> None:
+    space = Space([*(Nominal(f"b{k}", [0, 1]) for k in range(7)), Real("x", 0.0, 1.0)])
+    optimizer = BODi(space, dictionary="wavelet", initial_design=[])
+    for k in range(6):
+        optimizer.tell(optimizer.ask(), float(k % 3))
+    assert len(optimizer.surrogate.kernel.anchors) == 6
+    with pytest.raises(OptimizerError, match="binary"):
+        BODi(Space([Nominal("n", ["a", "b", "c"]), Nominal("b", [0, 1])]), dictionary="wavelet")
 
 
 @pytest.mark.parametrize("case", GOLDEN)

@@ -31,6 +31,7 @@ from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.region import Region
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space
+from fmnas.search_spaces.records import FAILED_FIT, RANDOM
 
 GOLDEN: Any = json.loads((Path(__file__).parent / "golden_hybo.json").read_text())
 """Kernel matrices and priors, in float64 and within 2e-14 of those of the authors' public code."""
@@ -127,10 +128,39 @@ def test_predictions_at_moved_points_equal_those_at_any(sizes: tuple[int, ...], 
         torch.testing.assert_close((mean[:, i], variance[:, i]), expected, rtol=1e-8, atol=1e-10)
 
 
-def test_the_average_is_that_of_expected_improvement(process: Process) -> None:
+def test_expected_improvement_is_averaged_and_not_its_logarithm(process: Process) -> None:
     points, acquisition = golden_points(), LogEI(-0.5)
-    once, twice = (AveragedSurface([process] * count, acquisition).value(points) for count in (1, 2))
-    torch.testing.assert_close(once, twice)
+    other = replace(golden_parameters(3), amplitude=2.0, noise=-1.0)
+    kernel, y = AdditiveKernel(tuple(GOLDEN["sizes"]), 3), torch.linspace(1.0, -1.0, len(points), dtype=torch.float64)
+    processes = [process, Process(kernel, points, y, other)]
+    values = [AveragedSurface([one], acquisition).value(points).exp() for one in processes]
+    averaged = AveragedSurface(processes, acquisition).value(points).exp()
+    torch.testing.assert_close(averaged, torch.stack(values).mean(0))
+
+
+def test_a_matrix_that_is_not_positive_definite_gives_a_random_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = HyBO(Space([Nominal("n", list(range(20))), Real("x", 0.0, 1.0)]), samples=2)
+    for k in range(11):
+        optimizer.tell(optimizer.ask(), float(k))
+    monkeypatch.setattr(AdditiveKernel, "value", lambda self, z, parameters: -torch.ones_like(z[0]))
+    monkeypatch.setattr(Sampler, "sweep", lambda self, parameters, rng: parameters)
+    trial = optimizer.ask()
+    assert trial is not None
+    assert (trial.origin, trial.fallback) == (RANDOM, FAILED_FIT)
+
+
+def test_the_published_slips_are_an_option() -> None:
+    """The noise of the first state is a thousandth of the mean objective, taken as a logarithm."""
+    states = []
+    for slips in ("corrected", "published"):
+        optimizer = HyBO(Space([Real("x", 0.0, 1.0)]), slips=slips, samples=1)
+        for k in range(10):
+            optimizer.tell(optimizer.ask(), 1000.0 + k)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Sampler, "sweep", lambda self, parameters, rng: parameters)
+            optimizer.ask()
+        states.append(optimizer._state.noise)
+    assert states == pytest.approx([math.log(1e-3), 1.0045])
 
 
 def test_a_sweep_samples_every_parameter_within_its_support() -> None:

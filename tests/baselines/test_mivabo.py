@@ -1,6 +1,7 @@
 """MiVaBO, MiVaBO-SA and GP-SA: searches, options, annealing."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,15 +37,30 @@ def test_every_search_suggests_new_feasible_points(search: Any, space: Space) ->
 
 
 def test_the_minimum_of_a_function_of_the_model_is_found() -> None:
-    optimizer = told(SPACE, 60, beta=100.0)
-    values = [evaluation.objective for _, evaluation in optimizer.history]
-    assert min(values[30:]) < min(values[:30]) or min(values) < np.quantile(values, 0.05)
+    """Bits and pairs of them, whose minimum is -9, and a wave between -1 and 1 whose phase a bit moves."""
+
+    def value(c: Mapping[str, Any]) -> float:
+        b = [float(c[f"b{k}"]) for k in range(12)]
+        pairs = 2 * b[0] * b[1] - 3 * b[2] * b[3] + b[5] * b[6]
+        return pairs - b[4] - sum(b[7:]) + math.cos(3 * c["x"] + b[0])
+
+    space = Space([Real("x", 0.0, 1.0), *(Integer(f"b{i}", 0, 1) for i in range(12))])
+    optimizer = MiVaBO(space, seed=0, beta=100.0)
+    for _ in range(40):
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, value(trial.configuration))
+    found = min(evaluation.objective for _, evaluation in optimizer.history)
+    rng = np.random.default_rng(0)
+    random = np.array([[value(space.sample(rng)) for _ in range(40)] for _ in range(100)]).min(axis=1)
+    assert found < -9.9 < np.quantile(random, 0.05)
 
 
 def test_a_draw_s_dual_gap_is_in_the_note() -> None:
     optimizer = told(SPACE, 12, search="dual")
     notes = [trial.note for trial, _ in optimizer.history[10:]]
-    assert all("the least value of the draw" in note for note in notes)
+    assert all(note.startswith(("at most", "the least value")) for note in notes)
+    assert any(note.startswith("at most") for note in notes), "with reals a gap usually remains"
     assert "at most" not in told(Space(BITS), 11, search="dual").history[-1][0].note, "without reals it is exact"
 
 

@@ -35,6 +35,23 @@ def test_a_density_with_two_modes_is_drawn_by_the_reversible_rule() -> None:
     assert (states < -1).mean() == pytest.approx(0.5, abs=0.05)
 
 
+def test_the_published_slip_takes_the_lower_end_for_the_upper() -> None:
+    """An interval whose lower end is outside does not grow upwards any more, wherever its upper end is."""
+    seen: list[list[float]] = []
+    for slip in (False, True):
+        asked: list[float] = []
+
+        def log_density(x: float, asked: list[float] = asked) -> float:
+            asked.append(x)
+            return -math.inf if x < 0 else -x * 1e-6
+
+        rng = np.random.default_rng(0)
+        for _ in range(200):
+            slice_sample(log_density, 0.01, 0.5, rng, slip)
+        seen.append(asked)
+    assert max(seen[1]) < max(seen[0])
+
+
 def test_states_outside_the_support_are_never_drawn() -> None:
     states = chain(lambda x: 0.0 if 0.0 <= x <= 2.0 else -math.inf, 1.0, 0.5, 2_000)
     assert 0.0 <= states.min() < 0.05

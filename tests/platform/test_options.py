@@ -26,6 +26,7 @@ class Case:
     value: Any
     asks: int
     others: tuple[tuple[str, Any], ...] = ()
+    problem: str = "func2c"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -60,11 +61,13 @@ CASES = [
     Case("cocabo", "mix", 0.9, 9),
     Case("cocabo", "mix", 1, 9),
     Case("bodi", "anchors", 3, 13),
+    Case("bodi", "dictionary", "wavelet", 9, (("anchors", 8),), "labs"),
     Case("gebo", "graphs", 2, 9),
     Case("gebo", "hubs", 1, 9),
     Case("gebo", "reward", "published", 13),
     Case("hybo", "samples", 2, 8, (("max_order", 1),)),
     Case("hybo", "max_order", 2, 8, (("samples", 1),)),
+    Case("hybo", "slips", "published", 8, (("samples", 1), ("max_order", 1))),
     Case("mivabo", "search", "dual", 9),
     Case("mivabo", "search", "annealing", 13, (("annealing_steps", 500),)),
     Case("mivabo", "features", 5, 13),
@@ -131,7 +134,7 @@ def play_trials(optimizer: Optimizer, asks: int) -> list[Trial]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.optimizer}-{case.option}={case.value}")
 def test_an_option_of_a_configuration_changes_what_is_suggested(case: Case) -> None:
-    optimizer = built({"name": case.optimizer, **case.options})
+    optimizer = built({"name": case.optimizer, **case.options}, case.problem)
     expected = play_trials(by_hand(optimizer, case.optimizer, **case.options), case.asks)
     default = play_trials(by_hand(optimizer, case.optimizer, **dict(case.others)), case.asks)
     assert play_trials(optimizer, case.asks) == expected

@@ -22,7 +22,6 @@ SMALL = {
     "joint": DataSettings(name="digits", train=64, validation=64),
     "vae_fmnist_small": DataSettings(train=64, validation=16),
     "xgb_fashion_mnist": DataSettings(train=100, validation=50),
-    "xgb_fashion_mnist_small": DataSettings(train=100, validation=50),
 }
 
 
@@ -100,7 +99,6 @@ PENALTIES = {
     "mlp_digits": 1.0,
     "xgb_digits": 0.9,  # guesses
     "xgb_fashion_mnist": 0.9,
-    "xgb_fashion_mnist_small": 0.9,
     "xgb_table": 1.0,
 }
 

@@ -110,7 +110,11 @@ def tables(out: str) -> list[bytes]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"problem": "problem.py:MADE", "seeds": 3, "fidelity": {"epochs": 2, "schedule_epochs": 5}}, {"problem": "func2c", "fidelity": {"epochs": 2}}],
+    [
+        {},
+        {"problem": "problem.py:MADE", "seeds": 3, "fidelity": {"epochs": 2, "schedule_epochs": 5}},
+        {"problem": "func2c", "fidelity": {"epochs": 2}},
+    ],
     ids=["own", "configurable", "registry"],
 )
 def test_a_report_is_the_same_without_the_files_that_were_named(

@@ -24,11 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Floats
-from fmnas.trainers.functions.objective import FunctionTrainer
-from fmnas.trainers.functions.synthetic import Function, mixed_space
-from fmnas.trainers.problem import Problem
+from fmnas.trainers.functions.synthetic import function_problem, mixed_space
 
 STAGES, FIELDS = 25, 100
 LIMIT = 0.1
@@ -120,18 +117,7 @@ def _draw_clauses() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return variables, rng.randint(0, 2, (CLAUSES, 3)), rng.randint(1, LARGEST_WEIGHT + 1, CLAUSES)
 
 
-def _problem(sizes: tuple[int, ...], function: Function, penalty: float, minimum: float | None) -> Problem:
-    space: Space = mixed_space(0, sizes)
-    return Problem(
-        space=space,
-        penalty=penalty,
-        minimum=minimum,
-        function=function,
-        build=lambda data, hardware: FunctionTrainer(space, function, 0.0),
-    )
-
-
-LABS = _problem((2,) * 50, labs, 0.0, -50 * 50 / (2 * 153))
-PEST_CONTROL = _problem((5,) * STAGES, pest_control, 50.0, None)
-CONTAMINATION = _problem((2,) * STAGES, contamination, 60.0, 21.27)
-MAXSAT = _problem((2,) * VARIABLES, maxsat, 1.0, None)
+LABS = function_problem(mixed_space(0, (2,) * 50), labs, penalty=0.0, minimum=-50 * 50 / (2 * 153))
+PEST_CONTROL = function_problem(mixed_space(0, (5,) * STAGES), pest_control, penalty=50.0, minimum=None)
+CONTAMINATION = function_problem(mixed_space(0, (2,) * STAGES), contamination, penalty=60.0, minimum=21.27)
+MAXSAT = function_problem(mixed_space(0, (2,) * VARIABLES), maxsat, penalty=1.0, minimum=None)

@@ -94,7 +94,13 @@ def ackley53c_gebo(configuration: Mapping[str, Any]) -> float:
 
 
 def function_problem(
-    space: Space, function: Function, *, penalty: float, minimum: float, noise: float = 0.0, authors: bool = False
+    space: Space,
+    function: Function,
+    *,
+    penalty: float,
+    minimum: float | None,
+    noise: float = 0.0,
+    authors: bool = False,
 ) -> Problem:
     """A function as a problem. authors: whether the BO-FM paper's runs started at its `authors_points`."""
     return Problem(
