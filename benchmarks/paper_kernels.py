@@ -43,7 +43,7 @@ def kernel_overview(all_taken: Sequence[Taken]) -> str:
     for label, kernel in sorted(zip(LABELS, KERNELS, strict=True), key=lambda pair: ranks.loc[pair[0], "mean"]):
         rank, test = ranks.loc[label], tests.get(label)
         pairs = ", ".join(map(str, reversed(test.cells))) if test else MISSING
-        ps = f"{_format_p(test)} | {_format_p(exact_tests.get(label))}"
+        ps = f"{format_p(test)} | {format_p(exact_tests.get(label))}"
         lines.append(f"| {kernel} | {rank['mean']:.1f} ({rank['low']:.1f} to {rank['high']:.1f}) | {pairs} | {ps} |")
     left_out = sorted({taken.facts.problem for taken in all_taken if LABELS[1] in taken.facts.optimizers} - set(names))
     return "\n".join([*lines, *(["", f"Left out: {', '.join(left_out)}."] if left_out else [])])
@@ -69,7 +69,8 @@ def _results(taken: Taken) -> ProblemResults:
     return ProblemResults(taken.facts.problem, LABELS, bests[..., None])
 
 
-def _format_p(test: OverallTest | None) -> str:
+def format_p(test: OverallTest | None) -> str:
+    """Return the corrected p of a test; – without one."""
     if test is None:
         return MISSING
     return "< 0.001" if test.p_corrected < 0.001 else f"{test.p_corrected:.3f}"

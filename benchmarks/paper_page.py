@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from paper_kernels import has_all_kernels, kernel_overview
+from paper_overall import draw_overall, overall_table
 from paper_published import published_overview
 from paper_tables import Competitor, Taken
 
@@ -42,14 +43,16 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
     (docs / "results").mkdir(parents=True, exist_ok=True)
     for taken in all_taken:
         figure(taken, docs / picture_of(taken))
+    draw_overall(all_taken, docs / "results", DPI)
     (docs / "results.md").write_text(page(all_taken, published))
 
 
 def page(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
     """The text of docs/results.md."""
-    names = ("introduction", "kernels", "published_rows")
-    introduction, of_all, rows = ((DATA / f"results_{name}.md").read_text() for name in names)
+    names = ("introduction", "overall", "overall_figures", "kernels", "published_rows")
+    introduction, before, after, of_all, rows = ((DATA / f"results_{name}.md").read_text() for name in names)
     parts = [introduction, overview(all_taken)]
+    parts += [before, overall, after] if (overall := overall_table(all_taken)) else []
     if sum(map(has_all_kernels, all_taken)) > 1:
         parts += [of_all, kernel_overview(all_taken)]
     parts += filter(None, (rows, published_overview(all_taken, published)))
@@ -87,24 +90,25 @@ def paragraph(text: str) -> str:
 def overview(all_taken: Sequence[Taken]) -> str:
     """Who is first on each problem, in one table, with what a reader must know of bo-fm's place."""
     lines = [
-        "| problem | repeats | evaluations | lowest mean | bo-fm's place | of | about bo-fm |",
-        "|---|---|---|---|---|---|---|",
+        "| problem | repeats | evaluations | lowest mean | bo-fm's place | of | lowest at 100, of all | about bo-fm |",
+        "|---" * 8 + "|",
     ]
     for taken in all_taken:
-        facts, names = taken.facts, ", ".join(first(taken))
-        order = full_length(taken)
+        facts, order = taken.facts, full_length(taken)
+        at_100 = [name for name in competing(taken, {}) if facts.evaluations_of(name) >= 100]
         place, about = MISSING, []
         if "bo-fm" in order:
-            place = "1" if "bo-fm" in first(taken) else str(order.index("bo-fm") + 1)
+            place = "1" if "bo-fm" in first(taken, order) else str(order.index("bo-fm") + 1)
             about += ["its constants were chosen on these points"] if is_tuned(taken) else []
             about += ["an earlier default"] if facts.optimizers["bo-fm"].superseded else []
         cells = [
             name_of(taken),
             facts.repeats,
             facts.evaluations,
-            names,
+            ", ".join(first(taken, order)),
             place,
             len(order),
+            ", ".join(first(taken, at_100, 100)),
             "; ".join(about) or MISSING,
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
@@ -116,10 +120,10 @@ def is_tuned(taken: Taken) -> bool:
     return taken.facts.problem in TUNED_ON and taken.facts.seed == PAPER_PROTOCOL
 
 
-def first(taken: Taken) -> list[str]:
-    """Those with the lowest mean; several where they differ by rounding alone."""
-    means = {name: float(taken.bests(name).mean()) for name in full_length(taken)}
-    least = min(means.values())
+def first(taken: Taken, names: Collection[str], evaluation: int | None = None) -> list[str]:
+    """Those with the lowest mean after `evaluation` or all evaluations; several where they differ by rounding alone."""
+    means = {name: float(taken.bests(name, evaluation).mean()) for name in names}
+    least = min(means.values(), default=0.0)
     return [name for name, mean in means.items() if mean - least <= ROUNDING * abs(least)]
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from paper_kernels import EVALUATIONS, LABELS, has_all_kernels, kernel_overview, round_digits
+from paper_overall import PICTURES, overall_table, problem_results_of
 from paper_page import (
     competing,
     full_length,
@@ -43,8 +44,9 @@ LITTLE = ["-o", "repeats=2", "-o", "budget.evaluations=14", "-o", "hypotheses=al
 @pytest.mark.parametrize("name", sorted(PAPER))
 def test_the_same_optimizers_compete_in_every_table(name: str) -> None:
     config, first = load_config(name), load_config("paper/func2c")
-    short = {"hyperband", "asha", "dehb"} if config.fidelity.epochs > 1 else set()
-    assert {entry.name for entry in config.optimizers} == {entry.name for entry in first.optimizers} | short
+    more = {"hyperband", "asha", "dehb"} if config.fidelity.epochs > 1 else set()
+    more |= {"gp-sa"} if config.problem.startswith("mivabo") else set()  # of that paper
+    assert {entry.name for entry in config.optimizers} == {entry.name for entry in first.optimizers} | more
     kernels = {entry.options["kernel"]: entry.label for entry in config.optimizers if "kernel" in entry.options}
     options = {entry.label: entry.options for entry in config.optimizers}
     assert (options["bo-fm-paper"], options["tpe"]) == ({"mode": "paper"}, {"multivariate": False})
@@ -184,6 +186,50 @@ def test_one_published_mean_is_missed_by_more_than_two_standard_errors() -> None
     assert misses == [("func2c", "tpe")]
 
 
+def test_what_the_page_says_of_mivabo_and_gebo_is_so() -> None:
+    means = {
+        (taken.facts.problem, name, at): float(taken.bests(name, at).mean())
+        for taken in all_taken()
+        for name in {"gebo", "random", "mivabo", "mivabo-sa", "gp-sa"} & taken.facts.optimizers.keys()
+        for at in (100, 200)
+    }
+    problems = dict.fromkeys(problem for problem, name, _ in means if name == "gebo")
+    assert len(problems) == 24
+    assert sum(means[name, "gebo", 200] > means[name, "random", 200] for name in problems) == 9
+    functions = [name for name in problems if name.startswith("mivabo")]
+    assert len(functions) == 4
+    for name in functions:
+        assert means[name, "gp-sa", 100] < means[name, "mivabo", 100]
+        assert not name.endswith("at_most_2") or means[name, "mivabo-sa", 100] < means[name, "mivabo", 100]
+
+
+def test_all_optimizers_are_compared_over_all_problems(taken: Taken) -> None:
+    """Two problems, two repeats, four evaluations; "short" is left out, and of two tables the larger one counts."""
+    bests = {"bo-fm": (4.0, 3.0, 2.0, 1.0), "random": (4.0, 4.0, 4.0, 1.00001), "short": (4.0, 4.0, 4.0, 0.0)}
+    rows = [
+        (name, repeat, evaluation, best, 0.0)
+        for name, curve in bests.items()
+        for repeat in range(2)
+        for evaluation, best in zip((1, 2, 3, EVALUATIONS), curve, strict=True)
+    ]
+    competitor = taken.facts.optimizers["random"]
+    optimizers = {**dict.fromkeys(bests, competitor), "short": replace(competitor, evaluations=EVALUATIONS - 1)}
+    facts = replace(taken.facts, evaluations=EVALUATIONS, optimizers=optimizers)
+    tables = [Taken(replace(facts, problem=name), pd.DataFrame(rows, columns=COLUMNS)) for name in ("maxsat", "func2c")]
+    smaller = replace(tables[0], facts=replace(tables[0].facts, optimizers={"bo-fm": competitor}))
+    problems = problem_results_of([*tables, smaller])
+    assert [(problem.name, problem.optimizers) for problem in problems] == [
+        ("func2c", ("bo-fm", "random")),
+        ("maxsat", ("bo-fm", "random")),
+    ]
+    assert problems[0].incumbents[:, 0, [0, 1, 50, EVALUATIONS - 1]].tolist() == [[4, 3, 2, 1], [4, 4, 4, 1]]
+    header, _, *lines = overall_table([*tables, smaller]).splitlines()
+    assert "rank on 2 problems" in header
+    assert "on 1 of them" in header  # func2c had a part in the choice of the default
+    assert [line.split(" | ")[2] for line in lines] == ["–", "0, 4, 0"]
+    assert overall_table([taken]) == ""
+
+
 @given(st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-6))
 def test_values_are_rounded_to_significant_digits(value: float) -> None:
     (rounded,) = round_digits(np.array([value]))
@@ -204,7 +250,7 @@ def test_kernels_have_a_table_of_their_own(taken: Taken) -> None:
 def test_the_page_is_what_the_files_and_the_published_numbers_give() -> None:
     tables = all_taken()
     assert page(tables, json.loads(PUBLISHED.read_text())) == (DOCS / "results.md").read_text()
-    pictures = {picture_of(taken) for taken in tables}
+    pictures = {picture_of(taken) for taken in tables} | {f"results/{name}.png" for name in PICTURES}
     assert pictures == {f"results/{path.name}" for path in (DOCS / "results").iterdir()}
 
 

@@ -1,0 +1,98 @@
+"""All optimizers over all problems: a table and two figures of docs/results.md. See paper_tables.py.
+
+After 100 evaluations, which all have; the tables of each problem have what follows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from paper_kernels import EVALUATIONS, format_p, round_digits
+from paper_tables import Taken
+
+from fmnas.comparison.analysis.across_problems import ProblemResults, compare_overall, mean_ranks
+from fmnas.comparison.analysis.formatting import MISSING
+from fmnas.comparison.figures.across_problems import difference_diagram, rank_curves
+
+REFERENCE = "bo-fm"
+CHOSEN_ON = (
+    *("func2c", "func3c", "ackley5c", "contamination", "pressure_vessel_constrained"),
+    *("environmental_model_correct", "nusvr_diabetes", "labs"),
+)
+"""Problems on which, or on a smaller form of which, something of bo-fm's default was chosen."""
+PICTURES = ("mean_ranks", "critical_difference")
+
+
+def overall_table(all_taken: Sequence[Taken]) -> str:
+    """Return the table: ranks and tests over all problems, then over those on which nothing was chosen.
+
+    Empty with fewer than two problems.
+    """
+    problems = [replace(problem, incumbents=problem.incumbents[:, :, -1:]) for problem in problem_results_of(all_taken)]
+    others = [problem for problem in problems if problem.name not in CHOSEN_ON]
+    if not others:
+        return ""
+    columns = [_columns(some) for some in (problems, others)]
+    lines = [
+        f"| optimizer | rank on {len(problems)} problems | lower, equal, higher | p | on {len(others)} of them | "
+        "lower, equal, higher | p |",
+        "|---" * 7 + "|",
+    ]
+    return "\n".join([*lines, *(f"| {name} | {' | '.join(c[name] for c in columns)} |" for name in columns[0])])
+
+
+def _columns(problems: Sequence[ProblemResults]) -> dict[str, str]:
+    """Return the cells of each optimizer, the best mean rank first."""
+    ranks = mean_ranks(problems).set_index("optimizer").sort_values("mean", kind="stable")
+    tests = {test.other: test for test in compare_overall(problems, REFERENCE)}
+    pairs = {name: ", ".join(map(str, reversed(test.cells))) for name, test in tests.items()}
+    return {
+        str(name): f"{row['mean']:.1f} ({row['low']:.1f} to {row['high']:.1f}) | {pairs.get(str(name), MISSING)} | "
+        f"{format_p(tests.get(str(name)))}"
+        for name, row in ranks.iterrows()
+    }
+
+
+def draw_overall(all_taken: Sequence[Taken], folder: Path, dpi: int) -> None:
+    """Write the PICTURES."""
+    if not (problems := problem_results_of(all_taken)):
+        return
+    ranks = mean_ranks(problems)
+    for drawing in (rank_curves(ranks, len(problems)), *difference_diagram(ranks, len(problems))):
+        drawing.figure.savefig(folder / f"{drawing.name}.png", dpi=dpi)
+
+
+def problem_results_of(all_taken: Sequence[Taken]) -> list[ProblemResults]:
+    """Return the incumbents after 1 to EVALUATIONS [K, R, E], by their first DIGITS digits; empty without two problems.
+
+    Of several tables of a problem that with the most optimizers counts, and of the optimizers those that all have.
+    """
+    tables: dict[str, Taken] = {}
+    for taken in sorted(all_taken, key=lambda taken: len(taken.facts.optimizers)):
+        if REFERENCE in taken.facts.optimizers and not taken.facts.optimizers[REFERENCE].superseded:
+            tables[taken.facts.problem] = taken
+    names = [name for name in _labels(all_taken) if all(_is_complete(taken, name) for taken in tables.values())]
+    if len(tables) < 2 or len(names) < 2:
+        return []
+    return [
+        ProblemResults(problem, tuple(names), round_digits(np.stack([incumbents(taken, name) for name in names])))
+        for problem, taken in sorted(tables.items())
+    ]
+
+
+def incumbents(taken: Taken, name: str) -> np.ndarray:
+    """Return the best objective of each repeat after 1 to EVALUATIONS [R, E]; NaN before the first."""
+    rows = taken.curves[(taken.curves["optimizer"] == name) & (taken.curves["evaluation"] <= EVALUATIONS)]
+    runs = rows.pivot_table(index="evaluation", columns="repeat", values="best", aggfunc="min")
+    return runs.reindex(range(1, EVALUATIONS + 1)).ffill().to_numpy().T
+
+
+def _labels(all_taken: Sequence[Taken]) -> list[str]:
+    return list(dict.fromkeys(label for taken in all_taken for label in taken.facts.optimizers))
+
+
+def _is_complete(taken: Taken, name: str) -> bool:
+    """Return whether a table has the evaluations of an optimizer that is not bo-fm with another kernel."""
+    one = taken.facts.optimizers.get(name)
+    return one is not None and "kernel" not in one.options and taken.facts.evaluations_of(name) >= EVALUATIONS
