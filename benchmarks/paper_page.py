@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from paper_kernels import has_all_kernels, kernel_overview
 from paper_overall import draw_overall, overall_table
-from paper_published import published_overview
+from paper_published import published_overview, seconds_overview
 from paper_tables import Competitor, Taken
 
 from fmnas.comparison.analysis.formatting import MISSING, format_number, format_share, format_with_error
@@ -49,13 +49,18 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
 
 def page(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
     """The text of docs/results.md."""
-    names = ("introduction", "overall", "overall_figures", "kernels", "published_rows")
-    introduction, before, after, of_all, rows = ((DATA / f"results_{name}.md").read_text() for name in names)
+    names = ("introduction", "overall", "overall_figures", "kernels", "published_rows", "seconds")
+    introduction, before, after, of_all, rows, seconds_text = (
+        (DATA / f"results_{name}.md").read_text() for name in names
+    )
     parts = [introduction, overview(all_taken)]
     parts += [before, overall, after] if (overall := overall_table(all_taken)) else []
     if sum(map(has_all_kernels, all_taken)) > 1:
         parts += [of_all, kernel_overview(all_taken)]
-    parts += filter(None, (rows, published_overview(all_taken, published)))
+    if overviews := published_overview(all_taken, published):
+        parts += [rows, overviews]
+    if seconds := seconds_overview(all_taken, published):
+        parts += [seconds_text, seconds]
     problems = [name for name in PROBLEMS if any(taken.facts.problem == name for taken in all_taken)]
     for problem in problems:
         about = published.get(problem, {})

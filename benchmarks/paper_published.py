@@ -6,7 +6,7 @@ from typing import Any
 
 from paper_tables import Taken
 
-from fmnas.comparison.analysis.formatting import MISSING
+from fmnas.comparison.analysis.formatting import MISSING, format_number
 
 ERRORS = {"BO-FM": math.sqrt(5 / 4), "GEBO": math.sqrt(1 / 10)}
 """By paper: the standard error (ddof 1) of a mean, as a multiple of the printed spread.
@@ -43,12 +43,31 @@ def _table_of(paper: str, all_taken: Sequence[Taken], published: Mapping[str, An
 
 def _cell(problem: str, label: str, all_taken: Sequence[Taken], about: Mapping[str, Any]) -> str:
     """Return the difference, in the first table that has the optimizer; empty if none has."""
-    tables = [one for one in all_taken if one.facts.problem == problem and label in one.facts.optimizers]
-    if label not in about["rows"] or not tables:
+    taken = _first_with(problem, label, all_taken)
+    if label not in about["rows"] or taken is None:
         return ""
-    reached = tables[0].facts.evaluations_of(label)
-    fewer = f" (at {reached})" if reached < tables[0].facts.evaluations else ""
-    return f"{standard_errors_above(tables[0], label, about):+.1f}{fewer}"
+    reached = taken.facts.evaluations_of(label)
+    fewer = f" (at {reached})" if reached < taken.facts.evaluations else ""
+    return f"{standard_errors_above(taken, label, about):+.1f}{fewer}"
+
+
+def _first_with(problem: str, label: str, all_taken: Sequence[Taken]) -> Taken | None:
+    """Return the first table of a problem that has an optimizer, if there is one."""
+    return next((t for t in all_taken if t.facts.problem == problem and label in t.facts.optimizers), None)
+
+
+def seconds_overview(all_taken: Sequence[Taken], published: Mapping[str, Any]) -> str:
+    """Return a table of seconds per suggestion, here and published; empty if no such problem was run here."""
+    tables = {name: _first_with(name, "gebo", all_taken) for name, about in published.items() if "seconds" in about}
+    problems = {name: table for name, table in tables.items() if table}
+    lines = [f"| seconds | {' | '.join(problems)} |", "|---" * (len(problems) + 1) + "|"]
+    for label in dict.fromkeys(label for name in problems for label in published[name]["seconds"]):
+        cells = (
+            f"{format_number(table.seconds(label), 2)} / {published[name]['seconds'][label]}"
+            for name, table in problems.items()
+        )
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines) if problems else ""
 
 
 def standard_errors_above(taken: Taken, label: str, about: Mapping[str, Any]) -> float:
