@@ -74,7 +74,7 @@ class RunResults:
 
     @cached_property
     def tables(self) -> "Mapping[str, pd.DataFrame]":
-        """The CSV files of a report by name: curves, mean_curves, mean_ranks, checkpoints, tests, targets, ledger."""
+        """The CSV files of a report by name: results, curves, mean_curves, mean_ranks, tests, ledger and others."""
         from fmnas.comparison.report import report_tables
 
         return report_tables(self.summary, self.results.curves)
@@ -88,7 +88,7 @@ class RunResults:
 
     @property
     def curves(self) -> "pd.DataFrame":
-        """A row per full evaluation: what its run had spent by then on every axis, and the incumbent."""
+        """A row per trial: what its run had spent by then on every axis, and the incumbent."""
         return self.tables["curves"]
 
     @property

@@ -60,7 +60,8 @@ class DataSettings:
 class ProblemSettings:
     """What a configuration may set of a problem.
 
-    seeds: trainings per evaluation. schedule_epochs: length of the learning rate schedule; None: the trial's epochs.
+    seeds: trainings per evaluation. checkpoints: when and where trainings are saved; None: never.
+    schedule_epochs: length of the learning rate schedule; None: the trial's epochs.
     flops_weight: of FLOPs in the objective, beside the error; None: the problem's default. flops: how to count them.
     """
 
