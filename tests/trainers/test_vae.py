@@ -10,7 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmnas.optimizers import random_design
+from fmnas.platform.registry import OPTIMIZERS, OptimizerContext
 from fmnas.search_spaces import Configuration, SpaceError, Trial
+from fmnas.search_spaces.records import MODEL
 from fmnas.trainers.contract import EvaluationStoppedError
 from fmnas.trainers.images.vae import PENALTY, VAE_FMNIST_SMALL, Autoencoder, Deconvolution, VAETrainer
 from fmnas.trainers.images.vae_space import VAE_SPACE
@@ -172,3 +175,16 @@ def test_the_problem_names_its_data() -> None:
     assert problem.load is not None
     assert problem.dataset == problem.load().name == "digits"
     assert all(words in problem.objective for words in ("10 images of digits", "20 others"))
+
+
+@pytest.mark.parametrize("name", ["bo-fm", "casmopolitan", "bodi", "mivabo"])
+def test_optimizers_with_a_model_suggest_only_networks_that_fit(name: str) -> None:
+    design = tuple(random_design(VAE_SPACE, 10, 0))
+    context = OptimizerContext(seed=0, epochs=1, evaluations=20, log_objective=False, initial_design=design)
+    optimizer = OPTIMIZERS[name].build(VAE_SPACE, context, {})
+    for k in range(12):
+        trial = optimizer.ask()
+        assert trial is not None
+        assert VAE_SPACE.meets_constraints(trial.configuration, strictly=True)
+        optimizer.tell(trial, float(k % 4))
+    assert {trial.origin for trial, _ in optimizer.history[10:]} == {MODEL}
