@@ -1,5 +1,6 @@
 """The suite of problems, the arms of BO-FM on it, and what docs/bo-fm.md says of them."""
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +166,18 @@ def test_the_page_names_the_problems_on_which_another_optimizer_is_ahead() -> No
     assert sorted(f"{name} ({best})" for name, best in ahead.items()) == sorted([*named, "pest_control (bodi)"])
     assert f"{len(ahead)} of the {len(results)}" in PAGE
     assert all(problem in PAGE for problem in ahead)
+
+
+def test_a_file_is_continued_under_its_own_conditions_only(tmp_path: Path) -> None:
+    file = tmp_path / "runs.csv"
+    suite.append_run(file, suite.Run("rotated", "random", 3, 1, 0.0, 100, 0.1, (1.0,)))
+    flags = {"workers": 1, "noise": 0.0, "evaluations": 100, "file": file, "problems": ["rotated"], "seeds": 1}
+    same = argparse.Namespace(**flags, seeds_from=None, jobs=1)
+    suite.run_missing(same, ["random"], suite.build_registered)  # nothing is missing
+    assert len(suite.read_runs(file)) == 1
+    for changed in ({"workers": 4}, {"noise": 0.1}, {"evaluations": 200}):
+        with pytest.raises(SystemExit, match="another file"):
+            suite.run_missing(argparse.Namespace(**{**vars(same), **changed}), ["random"], suite.build_registered)
 
 
 def test_methods_are_named_with_their_workers_where_these_differ() -> None:
