@@ -24,7 +24,6 @@ from fmnas.comparison.analysis.across_problems import (
     OverallTest,
     ProblemResults,
     compare_overall,
-    fewest_repeats,
     mean_ranks,
     normalised_regret,
     problem_results,
@@ -32,7 +31,7 @@ from fmnas.comparison.analysis.across_problems import (
 )
 from fmnas.comparison.analysis.curves import standard_error
 from fmnas.comparison.analysis.formatting import format_number, format_with_error, join_names
-from fmnas.comparison.analysis.paired_tests import FIRST, LEVEL
+from fmnas.comparison.analysis.paired_tests import FIRST, LEVEL, repeats_needed
 from fmnas.comparison.analysis.trials import ReportError
 from fmnas.comparison.figures import across_problems as figures
 from fmnas.comparison.figures.canvas import Drawing, Results
@@ -112,7 +111,7 @@ class ProblemsSummary:
     @property
     def caution(self) -> str:
         """What the data can support, in sentences."""
-        repeats, needed = max(row.repeats for row in self.results), fewest_repeats(len(self.tests))
+        repeats, needed = max(row.repeats for row in self.results), repeats_needed(len(self.tests))
         problems, fewest = len(self.problems), FEWEST_PROBLEMS
         sentences = {
             CAUTION: True,

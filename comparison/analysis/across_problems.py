@@ -14,7 +14,7 @@ these problems, not on others.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, log2, sqrt
+from math import isfinite, sqrt
 
 import numpy as np
 import pandas as pd
@@ -187,11 +187,6 @@ def sign_flip_test(differences: Sequence[Floats]) -> tuple[float, float]:
     flips = rng.integers(0, 2, (SIGN_FLIPS, len(weights)), dtype=np.int8) * 2 - 1
     extreme = np.abs(flips @ weights) >= abs(weights.sum()) * (1 - 1e-12)
     return float(weights.sum()), float((1 + np.count_nonzero(extreme)) / (1 + SIGN_FLIPS))
-
-
-def fewest_repeats(others: int) -> int:
-    """The repeats R from which a problem can be won or lost: if all have one sign, p is 2^(1 - R), times the others."""
-    return int(1 + log2(others / LEVEL)) + 1
 
 
 def critical_difference(optimizers: int, problems: int) -> float:

@@ -19,7 +19,6 @@ from fmnas.comparison.analysis.across_problems import (
     ProblemResults,
     compare_overall,
     critical_difference,
-    fewest_repeats,
     mean_ranks,
     normalised_regret,
     problem_results,
@@ -28,6 +27,7 @@ from fmnas.comparison.analysis.across_problems import (
     sign_flip_test,
 )
 from fmnas.comparison.analysis.curves import anytime_curves
+from fmnas.comparison.analysis.paired_tests import repeats_needed
 from fmnas.comparison.analysis.trials import Budget, ReportError
 from fmnas.comparison.figures import ranks
 from fmnas.comparison.figures.across_problems import join_close
@@ -105,7 +105,7 @@ def test_the_reference_wins_where_it_is_better_in_every_repeat() -> None:
 @pytest.mark.parametrize("others", [1, 2, 3, 14])
 def test_a_problem_can_be_won_from_the_fewest_repeats_on(others: int) -> None:
     """Any number of other problems does not change that."""
-    for repeats, wins in ((fewest_repeats(others), 25), (fewest_repeats(others) - 1, 0)):
+    for repeats, wins in ((repeats_needed(others), 25), (repeats_needed(others) - 1, 0)):
         runs = np.stack([[[float(k)]] * repeats for k in range(others + 1)])
         won = ProblemResults("won", tuple(map(str, range(others + 1))), runs)
         assert [test.wins for test in compare_overall([won] * 25, "0")] == [wins] * others
