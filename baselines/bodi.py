@@ -21,7 +21,6 @@ are drawn again at every suggestion.
 Unchanged: embedding, kernel, maximum likelihood of all lengthscales from 0.693, 128 anchors, the recipes for binary
 variables, expected improvement, 20 starts that alternate with steps to the best neighbour. The recipe for nominal
 variables is MCBO's (Dreczkowski, Grosnit, Bou Ammar 2023); the authors' own places values in blocks.
-
 With more than 70 results the fit ends before its maximum. Six runs of 200 evaluations (ackley_bits, maxsat and
 pest_control of benchmarks/suite.py, seeds 11 and 12) ended lower than with converged fits in five, and equal in one.
 
