@@ -148,11 +148,11 @@ def continuous_kernel(q: float, squared: Tensor) -> Tensor:
 class Sampler:
     """A Markov chain over the parameters, given observations at points [n] with objectives y [n].
 
-    slip: of `slice_sample`.
+    published_error: whether `slice_sample` makes it.
     """
 
-    def __init__(self, kernel: AdditiveKernel, points: Points, y: Tensor, slip: bool = False) -> None:
-        self._kernel, self._points, self._y, self._slip = kernel, points, y, slip
+    def __init__(self, kernel: AdditiveKernel, points: Points, y: Tensor, published_error: bool = False) -> None:
+        self._kernel, self._points, self._y, self._published_error = kernel, points, y, published_error
         n = len(points)
         self._i, self._j = torch.tril_indices(n, n)
         self._K, self._places = torch.zeros(n, n, dtype=torch.float64), self._i * n + self._j
@@ -261,7 +261,7 @@ class Sampler:
             return density if density == -math.inf else density + self.log_likelihood(*change(x, at(x)))
 
         current = getattr(parameters, name) if place is None else getattr(parameters, name)[place]
-        x = slice_sample(log_density, current, _width(name, self._y), rng, self._slip)
+        x = slice_sample(log_density, current, _width(name, self._y), rng, self._published_error)
         return at(x), x
 
 

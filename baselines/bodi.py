@@ -12,8 +12,8 @@ are drawn again at every suggestion.
 | variance | plugs in the estimated mean | ordinary kriging | shared process |
 | candidates | 2,000 random, 200 near each neighbour of the best | 2,000 random, 400 near it | speed |
 | continuous part | CMA-ES | BFGS, which has the gradient | speed |
-| iterations of the fit | to convergence | at most 300,000 / n^2 with n results, so 7 with 200 | speed; see below |
-| alternations of a start | at most 50, until one gains less than 1e-6 | at most 20, 1e-3 | speed |
+| iterations of the fit | to convergence | at most 60, and 300,000 / n^2 with n results: 7 with 200 | speed |
+| alternations of a start | at most 50, until one gains less than 1e-6 | at most 20; 1e-3 if not the best | speed |
 | initial points | 20 Sobol points | 10 random ones | as for all |
 | pending trials | qEI | kriging believer | asynchronous workers |
 | constraints | none | obeyed | |
@@ -21,8 +21,6 @@ are drawn again at every suggestion.
 Unchanged: embedding, kernel, maximum likelihood of all lengthscales from 0.693, 128 anchors, the recipes for binary
 variables, expected improvement, 20 starts that alternate with steps to the best neighbour. The recipe for nominal
 variables is MCBO's (Dreczkowski, Grosnit, Bou Ammar 2023); the authors' own places values in blocks.
-With more than 70 results the fit ends before its maximum. Six runs of 200 evaluations (ackley_bits, maxsat and
-pest_control of benchmarks/suite.py, seeds 11 and 12) ended lower than with converged fits in five, and equal in one.
 
 An anchor can be near the optimum by chance: with binary variables sparse and dense corners are likely anchors, which
 favours problems whose optimum is at a corner of equal bits (Papenmeier, Nardi, Poloczek 2023).

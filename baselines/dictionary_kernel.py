@@ -66,8 +66,6 @@ def wavelet_matrix(size: int) -> Tensor:
 
     Its last two rows and columns alternate; the rest is 1, and the complement of the matrix of size - 4.
     """
-    if size == 0:
-        return torch.zeros(0, 0, dtype=torch.int64)
     W = torch.ones(size, size, dtype=torch.int64)
     W[1::2, -2:], W[-2:, 1::2] = 0, 0
     W[-2:, -2:] = torch.tensor([[1, 1], [1, 0]])

@@ -6,8 +6,8 @@ over the samples, and maximised by hill climbing to graph neighbours and CMA-ES 
 | changed | source | here | reason |
 |---|---|---|---|
 | objective | unchanged | standardised | the priors presume values of order 1 |
-| first logarithm of the noise | mean(y) / 1000 | log(var(y) / 1000) | an error (`slips: published`) |
-| upper end in the doubling | has the density of the lower end | its own density | an error (`slips: published`) |
+| first logarithm of the noise | mean(y) / 1000 | log(var(y) / 1000) | an error (`published_errors`) |
+| upper end in the doubling | has the density of the lower end | its own density | an error (`published_errors`) |
 | width of the first interval | 0.9 to 0.1, tried in turn | 1; 0.5 for q; half the range for the mean | |
 | neighbours of a nominal value | the next ones on a path | all other values; the graph's edges | |
 | sweeps before the kept ones | 2 | 1 | the chain continues from the last suggestion |
@@ -20,14 +20,14 @@ over the samples, and maximised by hill climbing to graph neighbours and CMA-ES 
 Unchanged: kernel, priors, ten samples at each suggestion, 200 random points and ten neighbours of the incumbent, the
 best 20 of which are improved.
 
-Limitation, as in the source: with N variables a point has the correlation sum_r w_r C(N, r) with itself, up to 2^53 w
-on Ackley53C, for which the least amplitude, exp(-12), is too large.
+Limitation, as in the source: with N variables a point has the covariance sum_r w_r C(N, r) with itself, up to 2^53 w_r
+on Ackley53C, where the sampled amplitude is at its bound, exp(-12).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ class HyBO(Optimizer):
     """Bayesian optimization with additive hybrid kernels, averaged over samples of their parameters.
 
     samples: kept at each suggestion. max_order: the largest number of variables in a product; all of them by default.
-    slips: "published" repeats two errors of the authors' code.
+    published_errors: repeat two errors of the authors' code.
     initial_design: configurations to try first; 10 random ones by default.
     """
 
@@ -65,16 +65,16 @@ class HyBO(Optimizer):
         *,
         samples: Count = 10,
         max_order: Count | None = None,
-        slips: Literal["corrected", "published"] = "corrected",
+        published_errors: bool = False,
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
         seed: int = 0,
         **others: Any,
     ) -> None:
-        check_options(type(self), samples=samples, max_order=max_order, slips=slips)
+        check_options(type(self), samples=samples, max_order=max_order, published_errors=published_errors)
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, initial_design=design, **others)
-        self.samples, self.slips, self.log_objective = samples, slips, log_objective
+        self.samples, self.published_errors, self.log_objective = samples, published_errors, log_objective
         sizes = tuple(len(variable.vertices) for variable in space.discrete)
         self._kernel = AdditiveKernel(sizes, min(len(space), max_order or len(space)))
         self._state: Parameters | None = None
@@ -107,7 +107,7 @@ class HyBO(Optimizer):
             space = self.space
             sizes = len(space.discrete), len(space.continuous), self._kernel.orders
             self._state = Parameters.initial(objectives, *sizes)
-            if self.slips == "published":
+            if self.published_errors:
                 self._state = replace(self._state, noise=float(np.clip(y.mean() / 1000, LOWEST, HIGHEST)))
         samples = self._sample(points, objectives, self._state, rng)
         self._state = samples[-1]
@@ -123,7 +123,7 @@ class HyBO(Optimizer):
 
     def _sample(self, points: Points, y: Tensor, state: Parameters, rng: np.random.Generator) -> list[Parameters]:
         """Continue the chain by one sweep that is dropped, and the kept ones."""
-        sampler = Sampler(self._kernel, points, y, slip=self.slips == "published")
+        sampler = Sampler(self._kernel, points, y, self.published_errors)
         state, samples = sampler.sweep(state, rng), []
         for _ in range(self.samples):
             state = sampler.sweep(state, rng)

@@ -8,12 +8,16 @@ MAX_DOUBLINGS = 10
 
 
 def slice_sample(
-    log_density: Callable[[float], float], x: float, width: float, rng: np.random.Generator, slip: bool = False
+    log_density: Callable[[float], float],
+    x: float,
+    width: float,
+    rng: np.random.Generator,
+    published_error: bool = False,
 ) -> float:
-    """Return the next state of a Markov chain that leaves a density unchanged.
+    """Return the next state of a Markov chain that leaves a density unchanged, unless `published_error`.
 
     log_density: up to a constant; -inf outside the support. x: the state, inside it. width: of the first interval.
-    slip: double as HyBO's code does, which takes the density of the lower end for that of the upper one.
+    published_error: double as HyBO's code does, which takes the density of the lower end for that of the upper one.
     """
     level = log_density(x) - rng.exponential()
 
@@ -31,7 +35,7 @@ def slice_sample(
             is_left = is_inside(left)
         else:
             right += right - left
-            is_right = is_inside(left if slip else right)
+            is_right = is_inside(left if published_error else right)
 
     def is_reachable(candidate: float) -> bool:
         """Whether doubling from the candidate could have made the same interval, which keeps the chain reversible."""

@@ -6,40 +6,63 @@ After 100 evaluations, which all have; the tables of each problem have what foll
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 from paper_kernels import EVALUATIONS, format_p, round_digits
 from paper_tables import Taken
 
-from fmnas.comparison.analysis.across_problems import ProblemResults, compare_overall, mean_ranks
+from fmnas.comparison.analysis.across_problems import ProblemResults, compare_overall, critical_difference, mean_ranks
 from fmnas.comparison.analysis.formatting import MISSING
 from fmnas.comparison.figures.across_problems import difference_diagram, rank_curves
 
 REFERENCE = "bo-fm"
 CHOSEN_ON = (
-    *("func2c", "func3c", "ackley5c", "contamination", "pressure_vessel_constrained"),
-    *("environmental_model_correct", "nusvr_diabetes", "labs"),
+    *("func2c", "func3c", "ackley5c", "ackley53c", "ackley53c_gebo", "contamination", "labs", "nusvr_diabetes"),
+    *("pressure_vessel", "pressure_vessel_constrained", "environmental_model", "environmental_model_correct"),
 )
-"""Problems on which, or on a smaller form of which, something of bo-fm's default was chosen."""
+"""Problems on which something of bo-fm's default was chosen (suite.py's DESIGN), and variants of these."""
+WIDTH = 120
 PICTURES = ("mean_ranks", "critical_difference")
 
 
 def overall_table(all_taken: Sequence[Taken]) -> str:
-    """Return the table: ranks and tests over all problems, then over those on which nothing was chosen.
+    """Return the table, and what it leaves out: ranks and tests over all problems, then over those not in CHOSEN_ON.
 
-    Empty with fewer than two problems.
+    Empty without problems for both.
     """
     problems = [replace(problem, incumbents=problem.incumbents[:, :, -1:]) for problem in problem_results_of(all_taken)]
     others = [problem for problem in problems if problem.name not in CHOSEN_ON]
     if not others:
         return ""
     columns = [_columns(some) for some in (problems, others)]
+    than = f"lower, equal, higher than {REFERENCE}"
     lines = [
-        f"| optimizer | rank on {len(problems)} problems | lower, equal, higher | p | on {len(others)} of them | "
-        "lower, equal, higher | p |",
+        f"| optimizer | rank on {len(problems)} problems | {than} | p | rank on {len(others)} of them | {than} | p |",
         "|---" * 7 + "|",
+        *(f"| {name} | {' | '.join(of[name] for of in columns)} |" for name in columns[0]),
     ]
-    return "\n".join([*lines, *(f"| {name} | {' | '.join(c[name] for c in columns)} |" for name in columns[0])])
+    left_out = [problem.name for problem in problems if problem.name in CHOSEN_ON]
+    partial = [
+        name for name in _labels(all_taken) if name not in columns[0] and any(_is_complete(t, name) for t in all_taken)
+    ]
+    rest = f"Left out on the right: {', '.join(left_out)}." + f" Not in all tables: {', '.join(partial)}." * bool(
+        partial
+    )
+    return "\n".join([*lines, "", fill(f"{rest} {_nemenyi(problems)}", WIDTH, break_on_hyphens=False)])
+
+
+def _nemenyi(problems: Sequence[ProblemResults]) -> str:
+    """Return what the Nemenyi test does not tell from the reference."""
+    ranks = mean_ranks(problems).set_index("optimizer")["mean"]
+    difference = critical_difference(len(ranks), len(problems))
+    close = [str(name) for name in ranks.sort_values().index if 0 < abs(ranks[name] - ranks[REFERENCE]) < difference]
+    if not close:
+        return ""
+    return (
+        f"For the Nemenyi test a problem is one observation: over all {len(problems)} it does not tell {REFERENCE} "
+        f"from {', '.join(close)}."
+    )
 
 
 def _columns(problems: Sequence[ProblemResults]) -> dict[str, str]:
@@ -56,8 +79,9 @@ def _columns(problems: Sequence[ProblemResults]) -> dict[str, str]:
 
 def draw_overall(all_taken: Sequence[Taken], folder: Path, dpi: int) -> None:
     """Write the PICTURES."""
-    if not (problems := problem_results_of(all_taken)):
+    if not overall_table(all_taken):
         return
+    problems = problem_results_of(all_taken)
     ranks = mean_ranks(problems)
     for drawing in (rank_curves(ranks, len(problems)), *difference_diagram(ranks, len(problems))):
         drawing.figure.savefig(folder / f"{drawing.name}.png", dpi=dpi)

@@ -95,7 +95,7 @@ def paragraph(text: str) -> str:
 def overview(all_taken: Sequence[Taken]) -> str:
     """Who is first on each problem, in one table, with what a reader must know of bo-fm's place."""
     lines = [
-        "| problem | repeats | evaluations | lowest mean | bo-fm's place | of | lowest at 100, of all | about bo-fm |",
+        "| problem | repeats | evaluations | lowest mean | bo-fm's place | of | lowest at 100 | about bo-fm |",
         "|---" * 8 + "|",
     ]
     for taken in all_taken:

@@ -60,7 +60,7 @@ def seconds_overview(all_taken: Sequence[Taken], published: Mapping[str, Any]) -
     """Return a table of seconds per suggestion, here and published; empty if no such problem was run here."""
     tables = {name: _first_with(name, "gebo", all_taken) for name, about in published.items() if "seconds" in about}
     problems = {name: table for name, table in tables.items() if table}
-    lines = [f"| seconds | {' | '.join(problems)} |", "|---" * (len(problems) + 1) + "|"]
+    lines = [f"| here / there | {' | '.join(problems)} |", "|---" * (len(problems) + 1) + "|"]
     for label in dict.fromkeys(label for name in problems for label in published[name]["seconds"]):
         cells = (
             f"{format_number(table.seconds(label), 2)} / {published[name]['seconds'][label]}"

@@ -198,8 +198,7 @@ def load_tables(folder: Path) -> Taken:
 def keep(taken: Taken) -> None:
     """Write it, with what there is of the same comparison; an optimizer that is there already is replaced."""
     folder = folder_of(taken.facts)
-    if folder.is_dir():
-        old = load_tables(folder)
+    if folder.is_dir() and (old := load_tables(folder)).facts.optimizers.keys() - taken.facts.optimizers.keys():
         rest = old.curves[~old.curves["optimizer"].isin(taken.facts.optimizers)]
         taken = Taken(old.facts + taken.facts, pd.concat([rest, taken.curves]))
     folder.mkdir(parents=True, exist_ok=True)

@@ -172,7 +172,7 @@ def _common_results(experiments: Sequence[Results]) -> tuple[list[ProblemResults
         raise ReportError("an experiment has spent less than one evaluation on some run: continue it, or leave it out")
     shown = Counter(experiment.summary.problem for experiment in experiments)
     if repeated := [name for name, count in shown.items() if count > 1]:
-        raise ReportError(f"several problems are called {', '.join(repeated)}: rename their functions to compare them")
+        raise ReportError(f"several problems are called {', '.join(repeated)}: rename their functions or files")
     problems = [
         problem_results(experiment.summary.problem, experiment.curves, common, evaluations, experiment.summary.minimum)
         for experiment in experiments
@@ -195,8 +195,9 @@ def _page_values(summary: ProblemsSummary, drawings: Sequence[Drawing]) -> dict[
     difference = [drawing for drawing in others if drawing.name != "regret"]
     hint = (
         f"{summary.reference} against each other optimizer. Wins, ties, losses: problems by their paired tests, p "
-        f"corrected over the optimizers. Lower, equal, higher: pairs of a problem and a repeat. p: "
-        f"stratified sign-flip test over them, Holm-corrected over the optimizers, level {LEVEL:.0%}."
+        "corrected over the optimizers, not over the problems: one in twenty may be by chance. Lower, equal, higher: "
+        "pairs of a problem and a repeat. p: stratified sign-flip test over them, Holm-corrected over the optimizers, "
+        f"level {LEVEL:.0%}."
     )
     return {
         "title": f"{len(summary.problems)} problems",

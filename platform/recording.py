@@ -5,7 +5,7 @@ that a warm start took from another directory, or that racing stopped are left o
 objective; which variables were `fixed`, the optimizers, budgets and seeds may differ.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,13 @@ def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None])
         directory = run_directory(root)
         sources.append((directory, read_state(directory)))
     _check_sources(sources)
-    results = [result for i, (_, state) in enumerate(sources) for result in _results(i, state)]
+    charged = [
+        (i, result)
+        for i, (_, state) in enumerate(sources)
+        for result in state.ledger.results
+        if result.status in CHARGED and result.trial.origin != WARM_START
+    ]
+    results = [_recorded(i, result) for i, result in charged if result.epochs == result.trial.epochs]
     if not results:
         raise RunDirectoryError(f"{', '.join(map(str, roots))}: no trial has ended yet: record them when some have")
     try:
@@ -50,7 +56,7 @@ def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None])
         raise ExperimentFailed(f"{out} cannot be written ({error.strerror}): choose another file with --out") from error
     n_configurations = len({identify(result.trial.configuration) for result in results})
     counts = f"results = {len(results)}, configurations = {n_configurations}, experiments = {len(sources)}"
-    stopped = sum(map(_is_stopped, (result for _, state in sources for result in state.ledger.results)))
+    stopped = len(charged) - len(results)
     say(f"{out}: {counts}" + f"; left out, stopped by racing = {stopped}" * bool(stopped))
 
 
@@ -115,16 +121,9 @@ def _describe_source(directory: RunDirectory, state: ExperimentState) -> dict[st
     }
 
 
-def _results(source: int, state: ExperimentState) -> Iterator[RecordedResult]:
-    for result in state.ledger.results:
-        if result.status in CHARGED and result.trial.origin != WARM_START and not _is_stopped(result):
-            yield RecordedResult(
-                *(source, result.run, result.trial, result.status, result.charged_seconds),
-                evaluation=result.evaluation,
-                reason=result.reason[:200],
-            )
-
-
-def _is_stopped(result: TrialResult) -> bool:
-    """Return whether racing stopped a trial after some of its seeds."""
-    return result.status in CHARGED and result.epochs != result.trial.epochs
+def _recorded(source: int, result: TrialResult) -> RecordedResult:
+    return RecordedResult(
+        *(source, result.run, result.trial, result.status, result.charged_seconds),
+        evaluation=result.evaluation,
+        reason=result.reason[:200],
+    )

@@ -51,7 +51,7 @@ class OverallTest:
     """The reference against one other optimizer, over all problems.
 
     wins, ties, losses: problems in which the reference is better, not shown to differ, or worse, by the paired test of
-    the problem, with p corrected by Holm's method over the others, as in a report on that problem alone.
+    the problem, with p corrected by Holm's method over the others, but not over problems.
     cells: (lower, equal, higher) pairs of a problem and a repeat, by the sign of reference - other.
     effect, p: of `sign_flip_test`; below 0 where the reference is lower. p_corrected: after Holm over the others.
     """

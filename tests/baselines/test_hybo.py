@@ -149,11 +149,11 @@ def test_a_matrix_that_is_not_positive_definite_gives_a_random_suggestion(monkey
     assert (trial.origin, trial.fallback) == (RANDOM, FAILED_FIT)
 
 
-def test_the_published_slips_are_an_option() -> None:
+def test_the_published_errors_are_an_option() -> None:
     """The noise of the first state is a thousandth of the mean objective, taken as a logarithm."""
     states = []
-    for slips in ("corrected", "published"):
-        optimizer = HyBO(Space([Real("x", 0.0, 1.0)]), slips=slips, samples=1)
+    for published_errors in (False, True):
+        optimizer = HyBO(Space([Real("x", 0.0, 1.0)]), published_errors=published_errors, samples=1)
         for k in range(10):
             optimizer.tell(optimizer.ask(), 1000.0 + k)
         with pytest.MonkeyPatch.context() as patch:

@@ -35,10 +35,10 @@ def test_a_density_with_two_modes_is_drawn_by_the_reversible_rule() -> None:
     assert (states < -1).mean() == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_published_slip_takes_the_lower_end_for_the_upper() -> None:
+def test_the_published_error_takes_the_lower_end_for_the_upper() -> None:
     """An interval whose lower end is outside does not grow upwards any more, wherever its upper end is."""
     seen: list[list[float]] = []
-    for slip in (False, True):
+    for published_error in (False, True):
         asked: list[float] = []
 
         def log_density(x: float, asked: list[float] = asked) -> float:
@@ -47,7 +47,7 @@ def test_the_published_slip_takes_the_lower_end_for_the_upper() -> None:
 
         rng = np.random.default_rng(0)
         for _ in range(200):
-            slice_sample(log_density, 0.01, 0.5, rng, slip)
+            slice_sample(log_density, 0.01, 0.5, rng, published_error)
         seen.append(asked)
     assert max(seen[1]) < max(seen[0])
 

@@ -67,7 +67,7 @@ CASES = [
     Case("gebo", "reward", "published", 13),
     Case("hybo", "samples", 2, 8, (("max_order", 1),)),
     Case("hybo", "max_order", 2, 8, (("samples", 1),)),
-    Case("hybo", "slips", "published", 8, (("samples", 1), ("max_order", 1))),
+    Case("hybo", "published_errors", True, 8, (("samples", 1), ("max_order", 1))),
     Case("mivabo", "search", "dual", 9),
     Case("mivabo", "search", "annealing", 13, (("annealing_steps", 500),)),
     Case("mivabo", "features", 5, 13),
