@@ -210,7 +210,9 @@ def test_what_the_page_says_of_mivabo_and_gebo_is_so() -> None:
     }
     problems = dict.fromkeys(problem for problem, name, _ in means if name == "gebo")
     assert len(problems) == 24
-    assert sum(means[name, "gebo", 200] > means[name, "random", 200] for name in problems) == 9
+    above = [name for name in problems if means[name, "gebo", 200] > means[name, "random", 200]]
+    of_gebo = {name for name, about in json.loads(PUBLISHED.read_text()).items() if "seconds" in about} | {"func2c"}
+    assert (len(above), of_gebo & set(above)) == (8, {"func2c"})
     functions = [name for name in problems if name.startswith("mivabo")]
     assert len(functions) == 4
     for name in functions:
