@@ -168,6 +168,21 @@ def test_the_page_names_the_problems_on_which_another_optimizer_is_ahead() -> No
     assert all(problem in PAGE for problem in ahead)
 
 
+def test_the_page_has_the_ranks_after_200_evaluations() -> None:
+    results = suite.problems_in(suite.read_runs(RESULTS / "evaluations_200.csv"))
+    assert (len(results), {problem.incumbents.shape[1] for problem in results}) == (15, {4})
+    tests = {test.other: test for test in compare_overall(results, "bo-fm")}
+    ranks = [line for line in suite.lines_of_table(results, "bo-fm") if line.count(" to ") == len(suite.CHECKPOINTS)]
+    assert len(ranks) == len(tests) + 1
+    for line in ranks:
+        name, *cells = line.strip("| ").split(" | ")
+        end = "– | – |"
+        if name in tests:
+            p = f"{tests[name].p_corrected:.3f}" if tests[name].p_corrected >= 0.001 else "< 0.001"
+            end = f"{', '.join(map(str, tests[name].cells))} | {p} |"
+        assert f"| {name} | {' | '.join(cells[2:])} | {end}" in MEASUREMENTS
+
+
 def test_a_file_is_continued_under_its_own_conditions_only(tmp_path: Path) -> None:
     file = tmp_path / "runs.csv"
     suite.append_run(file, suite.Run("rotated", "random", 3, 1, 0.0, 100, 0.1, (1.0,)))
