@@ -21,7 +21,7 @@ Unchanged: kernel, priors, ten samples at each suggestion, 200 random points and
 best 20 of which are improved.
 
 Limitation, as in the source: with N variables a point has the covariance sum_r w_r C(N, r) with itself, up to 2^53 w_r
-on Ackley53C, where the sampled amplitude is at its bound, exp(-12).
+on Ackley53C, where the least amplitude that the bounds allow, exp(-12), is too large for it.
 """
 
 from collections.abc import Sequence

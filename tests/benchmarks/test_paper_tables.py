@@ -215,6 +215,8 @@ def test_what_the_page_says_of_mivabo_and_gebo_is_so() -> None:
     assert (len(above), of_gebo & set(above)) == (8, {"func2c"})
     functions = [name for name in problems if name.startswith("mivabo")]
     assert len(functions) == 4
+    one = "mivabo_gaussian_at_most_2"
+    assert means[one, "mivabo-sa", 200] > means[one, "mivabo", 200]
     for name in functions:
         assert means[name, "gp-sa", 100] < means[name, "mivabo", 100]
         assert not name.endswith("at_most_2") or means[name, "mivabo-sa", 100] < means[name, "mivabo", 100]
