@@ -10,8 +10,10 @@ on each observed objective, as a share of the range of 1,000 random points' inne
 it, of the trial that looked best. FILE is a CSV with a row per run; given again, it is continued, with its seeds, which
 are drawn from the operating system's entropy when it begins.
 
-`table` prints mean ranks over problems with 95% intervals, log10 of normalised regret, and the sign-flip tests of the
-reference against each other method, stratified by problem, with Holm's correction.
+`table` prints mean ranks over problems with 95% intervals; log10 of the normalised regret and data profiles: the share
+of runs whose normalised regret is at most a tolerance; the sign-flip tests of the reference against each other method,
+stratified by problem, with Holm's correction; and the mean CPU-seconds of all suggestions of a run. Where no minimum is
+known, the regret is that over the lowest value of any run in the files: it depends on which are named.
 """
 
 import argparse
@@ -74,6 +76,8 @@ INITIAL = 10
 CHECKPOINTS = (20, 30, 50, 75, 100, 200)
 FLOOR = 1e-4
 """Of the normalised regret, in tables."""
+TOLERANCES = (0.1, 0.01, 0.001)
+"""Of the data profiles."""
 
 Build = Callable[[Space, int, list[Configuration], int], Optimizer]
 """Builds an optimizer for (space, seed, initial design, evaluations)."""
@@ -261,7 +265,7 @@ def problems_in(runs: Sequence[Run]) -> list[ProblemResults]:
 
 
 def lines_of_table(results: Sequence[ProblemResults], reference: str) -> Iterator[str]:
-    """Markdown: ranks and regret by checkpoint, and the tests at the last one."""
+    """Markdown: ranks, regret, data profiles, and tests by checkpoint."""
     methods, reached = results[0].optimizers, results[0].incumbents.shape[2]
     at = CHECKPOINTS[:reached]
     cells = sum(problem.incumbents.shape[1] for problem in results)
@@ -272,13 +276,16 @@ def lines_of_table(results: Sequence[ProblemResults], reference: str) -> Iterato
     for method in sorted(methods, key=lambda m: _rank(ranks, m, reached)["mean"]):
         rows = [_rank(ranks, method, e + 1) for e in range(reached)]
         yield f"| {method} | " + " | ".join(f"{r['mean']:.2f} ({r['low']:.2f} to {r['high']:.2f})" for r in rows) + " |"
-    regrets = np.stack(
-        [np.log10(normalised_regret(problem).clip(min=FLOOR)).mean(axis=1) for problem in results]
-    )  # [P, K, E]
-    yield "\n| log10 of normalised regret | " + " | ".join(map(str, at)) + " |"
-    yield "|---" * (reached + 1) + "|"
-    for k, method in enumerate(methods):
-        yield f"| {method} | " + " | ".join(f"{value:.2f}" for value in regrets[:, k].mean(axis=0)) + " |"
+    regrets = [normalised_regret(problem) for problem in results]  # [K, R, E] each
+    of_runs = {"log10 of normalised regret": [np.log10(regret.clip(min=FLOOR)) for regret in regrets]}
+    for tolerance in TOLERANCES:
+        of_runs[f"share of runs with a regret up to {tolerance}"] = [regret <= tolerance for regret in regrets]
+    for title, values in of_runs.items():
+        yield f"\n| {title} | " + " | ".join(map(str, at)) + " |"
+        yield "|---" * (reached + 1) + "|"
+        means = np.mean([of_problem.mean(axis=1) for of_problem in values], axis=0)  # [K, E]
+        for method, of_method in zip(methods, means, strict=True):
+            yield f"| {method} | " + " | ".join(f"{value:.2f}" for value in of_method) + " |"
     yield f"\n| {reference} against | evaluations | lower, equal, higher | effect | p | Holm |"
     yield "|---" * 6 + "|"
     for e in range(reached):
@@ -290,6 +297,13 @@ def lines_of_table(results: Sequence[ProblemResults], reference: str) -> Iterato
 
 def _rank(ranks: pd.DataFrame, method: str, evaluations: int) -> "pd.Series[Any]":
     return ranks[(ranks["optimizer"] == method) & (ranks["evaluations"] == evaluations)].iloc[0]
+
+
+def lines_of_seconds(runs: Sequence[Run]) -> Iterator[str]:
+    """Markdown: the mean CPU-seconds of all suggestions of a run, by method."""
+    seconds = pd.DataFrame([(run.method, run.cpu_seconds) for run in runs]).groupby(0)[1].mean().sort_values()
+    yield "\n| | CPU-seconds of a run |\n|---|---|"
+    yield from (f"| {method} | {mean:.2f} |" for method, mean in seconds.items())
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -324,11 +338,12 @@ def main() -> None:
             raise SystemExit(
                 f"no run of {' or '.join(methods or ['any method'])} in {', '.join(map(str, arguments.files))}"
             )
-        results = problems_in(name_conditions(runs))
+        runs = name_conditions(runs)
+        results = problems_in(runs)
         reference = arguments.reference or ("bo-fm" if "bo-fm" in results[0].optimizers else "default")
         if reference not in results[0].optimizers:
             raise SystemExit(f"--reference {reference}: the files have {'; '.join(results[0].optimizers)}")
-        print("\n".join(lines_of_table(results, reference)))
+        print("\n".join([*lines_of_table(results, reference), *lines_of_seconds(runs)]))
         return
     run_missing(arguments, arguments.methods, build_registered)
 

@@ -73,7 +73,7 @@ class ProblemsSummary:
     """The result over several problems. ranks: of `mean_ranks`. results: a row per problem and optimizer.
 
     evaluations: at which all are compared. reference: the optimizer that is tested against the others.
-    left_out: optimizers that some problem lacks.
+    left_out: optimizers that some problem lacks. remarks: problem and text of each remark of its experiment.
     """
 
     problems: tuple[str, ...]
@@ -84,6 +84,7 @@ class ProblemsSummary:
     ranks: pd.DataFrame
     results: tuple[ResultRow, ...]
     left_out: tuple[str, ...]
+    remarks: tuple[tuple[str, str], ...] = ()
 
     @property
     def final_ranks(self) -> list[RankRow]:
@@ -113,10 +114,11 @@ class ProblemsSummary:
         """What the data can support, in sentences."""
         repeats, needed = max(row.repeats for row in self.results), repeats_needed(len(self.tests))
         problems, fewest = len(self.problems), FEWEST_PROBLEMS
+        plural = f"With {repeats} repeat{'s' * (repeats > 1)}"
         sentences = {
             CAUTION: True,
             f"With {problems} problems there is no critical-difference diagram: it needs {fewest}.": problems < fewest,
-            f"With {repeats} repeats each problem is a tie: to win one takes {needed} repeats.": repeats < needed,
+            f"{plural} each problem is a tie: to win one takes {needed} repeats.": repeats < needed,
             f"Left out, because some problem lacks them: {', '.join(self.left_out)}.": bool(self.left_out),
         }
         return " ".join(sentence for sentence, holds in sentences.items() if holds)
@@ -132,6 +134,7 @@ class ProblemsSummary:
             "left_out": list(self.left_out),
             "headline": self.headline,
             "caution": self.caution,
+            "remarks": [list(remark) for remark in self.remarks],
         }
 
 
@@ -148,7 +151,13 @@ def write_problems_report(experiments: Sequence[Results], reference: str, folder
     ranks, tests = mean_ranks(problems), tuple(compare_overall(problems, reference))
     labels, evaluations = tuple(problem.name for problem in problems), problems[0].incumbents.shape[2]
     results = tuple(row for problem in problems for row in _result_rows(problem))
-    summary = ProblemsSummary(labels, names, evaluations, reference, tests, ranks, results, left_out)
+    remarks = tuple(
+        (experiment.summary.problem, remark.text)
+        for experiment in experiments
+        for remark in experiment.summary.remarks
+        if remark.optimizer in ("", *names)
+    )
+    summary = ProblemsSummary(labels, names, evaluations, reference, tests, ranks, results, left_out, remarks)
     lead = figures.rank_curves(ranks, len(problems))
     drawings = [lead, *figures.difference_diagram(ranks, len(problems)), figures.regret_distribution(problems)]
     overall = pd.DataFrame([{**asdict(test), "verdict": test.verdict} for test in tests])
@@ -199,17 +208,21 @@ def _page_values(summary: ProblemsSummary, drawings: Sequence[Drawing]) -> dict[
         "pairs of a problem and a repeat. p: stratified sign-flip test over them, Holm-corrected over the optimizers, "
         f"level {LEVEL:.0%}."
     )
+    sections = [
+        ("ranks", "Mean rank", "", ranks_table(summary), [lead, *difference]),
+        ("tests", "Overall tests", hint, tests_table(summary), []),
+        ("problems", "Results by problem", "Mean objective and its standard error.", results_table(summary), []),
+        ("regret", "Normalised regret", "", None, regret),
+    ]
+    if summary.remarks:
+        remarks = Table(("problem", "remark"), summary.remarks, "text")
+        sections.append(("remarks", "Remarks", "What the numbers do not show.", remarks, []))
     return {
         "title": f"{len(summary.problems)} problems",
         "question": f"Which of {join_names(summary.optimizers, 'or')} is better on {join_names(summary.problems)}?",
         "headline": summary.headline,
         "caution": summary.caution,
-        "sections": [
-            ("ranks", "Mean rank", "", ranks_table(summary), [lead, *difference]),
-            ("tests", "Overall tests", hint, tests_table(summary), []),
-            ("problems", "Results by problem", "Mean objective and its standard error.", results_table(summary), []),
-            ("regret", "Normalised regret", "", None, regret),
-        ],
+        "sections": sections,
     }
 
 

@@ -86,13 +86,12 @@ class FinalRow(FinalNumbers):
 
     regret: mean minus the known minimum of the objective; NaN if it is not known.
     best_configuration: None without a full result. best_curve: its error after each epoch; empty if unknown.
-    has_model, method_share: as in `SanityChecks`.
+    method_share: as in `SanityChecks`.
     """
 
     regret: float
     best_configuration: Mapping[str, Any] | None
     best_curve: tuple[float, ...]
-    has_model: bool
     method_share: float
 
     @property
@@ -241,7 +240,6 @@ def _final_row(row: FinalNumbers, checks: SanityChecks, trials: pd.DataFrame, co
         regret=row.mean - (nan if context.minimum is None else context.minimum),
         best_configuration=configuration,
         best_curve=curve,
-        has_model=checks.has_model,
         method_share=checks.method_share,
     )
 

@@ -1,4 +1,4 @@
-"""`fmnas check`: the rules of fmnas.testing.OptimizerContract on an optimizer, with a verdict for each.
+"""`fmnas check`: the rules of fmnas.testing.OptimizerContract on an optimizer, with a result for each.
 
 pytest runs the rules in a process of their own, because a user's code may hang, crash, exit or print. A rule that hangs
 or ends that process is broken, and the last one. Output of the rules is dropped.
@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -23,7 +22,7 @@ from pydantic import ValidationError
 from fmnas.optimizers import Optimizer, OptimizerError, random_design
 from fmnas.platform.config.errors import format_errors, format_unknown
 from fmnas.platform.config.source import apply_overrides
-from fmnas.platform.errors import ConfigError, legible, one_line, own_line
+from fmnas.platform.errors import CheckResult, ConfigError, legible, one_line, own_line
 from fmnas.platform.registry import OPTIMIZERS, OptimizerContext, OptimizerEntry, absolute_reference, find_plugins
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
@@ -41,23 +40,6 @@ PYTEST_OPTIONS = (
     *("-q", "--noconftest", "--import-mode=importlib", "-p", "no:cacheprovider", "-c", os.devnull),
     *("-o", "python_classes=OptimizerContract"),
 )
-
-
-class Verdict(StrEnum):
-    """Whether a rule holds, is broken or was skipped."""
-
-    HOLDS = "ok"
-    BROKEN = "FAILS"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The verdict of a rule. detail: why it is broken or skipped, or a note; may be empty."""
-
-    rule: str
-    verdict: Verdict
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,8 +88,8 @@ def load_candidate(use: str, overrides: Sequence[str]) -> Candidate:
     return Candidate(use, options)
 
 
-def check(candidate: Candidate, seconds: float) -> Iterator[Finding]:
-    """A finding for each rule, as it comes, up to one without a verdict; only the first if it cannot be built.
+def check(candidate: Candidate, seconds: float) -> Iterator[CheckResult]:
+    """A result for each rule, as it comes, up to one that does not end; only the first if it cannot be built.
 
     seconds: limit of a rule.
     """
@@ -120,16 +102,16 @@ def check(candidate: Candidate, seconds: float) -> Iterator[Finding]:
     try:
         for name in RULES:
             rule = name.removeprefix("test_").replace("_", " ")
-            finding = Finding(rule, Verdict.BROKEN, f"timed out after {seconds:g} s (raise --seconds): it is the last")
+            result = CheckResult(rule, False, f"timed out after {seconds:g} s (raise --seconds): it is the last")
             if is_timely := receiver.poll(limit):
-                finding = Finding(rule, *receiver.recv())
-            yield finding
-            if not is_timely or (name == RULES[0] and finding.verdict is Verdict.BROKEN):
+                result = CheckResult(rule, *receiver.recv())
+            yield result
+            if not is_timely or (name == RULES[0] and result.passed is False):
                 return
             limit = seconds
     except EOFError:
         process.join()
-        yield Finding(rule, Verdict.BROKEN, f"its process exited with code {process.exitcode}: it is the last")
+        yield CheckResult(rule, False, f"its process exited with code {process.exitcode}: it is the last")
     finally:
         if process.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
@@ -139,15 +121,15 @@ def check(candidate: Candidate, seconds: float) -> Iterator[Finding]:
 
 
 def _run(candidate: Candidate, sender: Connection) -> None:
-    """Send a verdict and its detail for each rule, as the leader of a process group that prints nothing."""
+    """Send whether it passed, and a detail, for each rule, as the leader of a process group that prints nothing."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    run_rules(candidate.subject, lambda finding: sender.send((finding.verdict, finding.detail)))
+    run_rules(candidate.subject, lambda result: sender.send((result.passed, result.detail)))
 
 
-def run_rules(subject: Subject, report: Callable[[Finding], None]) -> None:
+def run_rules(subject: Subject, report: Callable[[CheckResult], None]) -> None:
     """Run every rule in this process. report: called after each, with its name in the contract."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
@@ -160,8 +142,8 @@ def run_rules(subject: Subject, report: Callable[[Finding], None]) -> None:
 class _Plugin:
     """Gives the tests their subject, and reports a rule after the last of its tests."""
 
-    def __init__(self, subject: Subject, report: Callable[[Finding], None]) -> None:
-        self._subject, self._report, self._findings = subject, report, list[Finding]()
+    def __init__(self, subject: Subject, report: Callable[[CheckResult], None]) -> None:
+        self._subject, self._report, self._results = subject, report, list[CheckResult]()
 
     @pytest.fixture
     def subject(self) -> Subject:
@@ -171,24 +153,25 @@ class _Plugin:
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
         report = yield
         error = call.excinfo.value if call.excinfo else None
-        verdict, detail = Verdict.HOLDS, "; ".join(str(value) for _, value in item.user_properties)
+        passed: bool | None
+        passed, detail = True, "; ".join(str(value) for _, value in item.user_properties)
         if isinstance(error, pytest.skip.Exception):
-            verdict, detail = Verdict.SKIPPED, str(error)
+            passed, detail = None, str(error)
         elif error is not None:
-            verdict, detail = Verdict.BROKEN, _describe(error)
+            passed, detail = False, _describe(error)
             if hasattr(item, "callspec"):
                 detail = f"{item.callspec.id} space: {detail}"
-        self._findings.append(Finding(item.originalname, verdict, legible(detail)))
+        self._results.append(CheckResult(item.originalname, passed, legible(detail)))
         return report
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Generator[None, Any, Any]:
         outcome = yield
         if nextitem is None or nextitem.originalname != item.originalname:
-            findings, self._findings = self._findings, []
-            broken = [finding for finding in findings if finding.verdict is Verdict.BROKEN]
-            noted = [finding for finding in findings if finding.detail]
-            self._report((broken or noted or findings)[0])
+            results, self._results = self._results, []
+            broken = [result for result in results if result.passed is False]
+            noted = [result for result in results if result.detail]
+            self._report((broken or noted or results)[0])
         return outcome
 
 

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the experiment failed (resumable), 2 wrong input, 130 inte
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -34,6 +35,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code. Errors of the user's input or code are reported in one line."""
+    sys.stdout, sys.stderr = sys.stdout or _open_null(), sys.stderr or _open_null()  # closed by the shell: `>&-`
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=PLAIN if stream is sys.stdout else "backslashreplace")
@@ -57,10 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         with suppress(OSError):  # Python reports a full disk itself
             try:
-                if sys.stdout is not None:  # closed by the shell: `>&-`
-                    sys.stdout.flush()
+                sys.stdout.flush()
             except BrokenPipeError:  # the reader left, e.g. `| head`
                 BestEffortStream(sys.stdout).discard_output()
+
+
+def _open_null() -> TextIOWrapper:
+    return open(os.devnull, "w")
 
 
 def _fill_in_directory(parsed: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from rich.text import Text
 from fmnas.platform.display.console import make_console, print_error, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, QUIET, resolve_mode
 from fmnas.platform.display.summary import ResultPrinter, print_problems_summary, print_summary
-from fmnas.platform.errors import ConfigError, Ending, ExitCode, ExperimentFailed
+from fmnas.platform.errors import CheckResult, ConfigError, Ending, ExitCode, ExperimentFailed
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from fmnas.integrations.exported import ExportedExperiment
     from fmnas.platform.config.schema import Config
     from fmnas.platform.display.progress import Progress
-    from fmnas.platform.doctor import CheckResult
     from fmnas.platform.experiment.state import ExperimentState
     from fmnas.platform.registry import OptimizerEntry
     from fmnas.platform.runner.plan import ConfigChange
@@ -216,7 +215,8 @@ def verify(pack: Path, replay: bool) -> int:
     """
     from fmnas.platform.verification import verify_pack
 
-    return _print_results(verify_pack(pack, replay, _say), "FAILS")
+    n_failed, _ = _print_results(verify_pack(pack, replay, _say))
+    return ExitCode.FAILED if n_failed else ExitCode.DONE
 
 
 def export(directory: Path, optuna: str | None, deepcave: Path | None) -> int:
@@ -354,38 +354,31 @@ def doctor(address: str | None) -> int:
     """Check the installation: packages, GPUs, data, the Ray cluster and the disk."""
     from fmnas.platform.doctor import run_checks
 
-    return _print_results(run_checks(address), "missing")
-
-
-def _print_results(results: "Iterable[CheckResult]", failed: str) -> int:
-    """Print the results of checks, a line each; return the exit code. failed: the word for one that did not pass."""
-    code = ExitCode.DONE
-    for result in results:
-        _print_check("ok" if result.passed else failed, f"{result.name:<18} {result.detail}")
-        code = code if result.passed else ExitCode.FAILED
-    return code
+    n_failed, _ = _print_results(run_checks(address))
+    return ExitCode.FAILED if n_failed else ExitCode.DONE
 
 
 def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
     """Check that an optimizer follows the rules of the ask/tell contract, a line each."""
-    from fmnas.platform.check import Verdict, load_candidate
     from fmnas.platform.check import check as check_rules
+    from fmnas.platform.check import load_candidate
 
-    verdicts = []
-    for finding in check_rules(load_candidate(optimizer, overrides), seconds):
-        verdicts.append(finding.verdict)
-        detail = f": {finding.detail}" if finding.detail else ""
-        _print_check(finding.verdict, f"{finding.rule}{detail}")
-    n_broken = verdicts.count(Verdict.BROKEN)
-    _say(f"{optimizer}: {n_broken} of {len(verdicts)} rules broken")
-    return ExitCode.FAILED if n_broken else ExitCode.DONE
+    n_failed, count = _print_results(check_rules(load_candidate(optimizer, overrides), seconds))
+    _say(f"{optimizer}: {n_failed} of {count} rules broken")
+    return ExitCode.FAILED if n_failed else ExitCode.DONE
 
 
-def _print_check(word: str, text: str) -> None:
-    """Print a line that begins with a coloured word, at once: the next one may take seconds."""
-    colour = {"ok": "green", "skipped": "yellow"}.get(word, "red")
-    make_console().print(Text.assemble((f"{word:<7}", colour), f"  {text}"), soft_wrap=True, highlight=False)
-    sys.stdout.flush()
+def _print_results(results: Iterable[CheckResult]) -> tuple[int, int]:
+    """Print the results of checks, a line each, at once: the next one may take seconds. Return (failed, all)."""
+    words = {True: ("ok     ", "green"), None: ("skipped", "yellow"), False: ("FAILS  ", "red")}
+    passed = []
+    for result in results:
+        detail = f": {result.detail}" if result.detail else ""
+        line = Text.assemble(words[result.passed], f"  {result.name}{detail}")
+        make_console().print(line, soft_wrap=True, highlight=False)
+        sys.stdout.flush()
+        passed.append(result.passed)
+    return passed.count(False), len(passed)
 
 
 def _say(text: str) -> None:

@@ -2,11 +2,10 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 from fmnas.platform.environment import package_version, required_packages
-from fmnas.platform.errors import one_line
+from fmnas.platform.errors import CheckResult, one_line
 from fmnas.search_spaces import FmnasError
 from fmnas.search_spaces.errors import install_command
 
@@ -22,15 +21,6 @@ OPTIONAL = {
 }
 """Optional module -> the problems, the optimizers or the key that need it."""
 MIN_FREE_GIGABYTES = 2.0
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """Result of one check. detail: what was found, or how to fix it."""
-
-    name: str
-    passed: bool
-    detail: str
 
 
 def run_checks(address: str | None) -> Iterator[CheckResult]:

@@ -1,4 +1,4 @@
-"""Errors of the platform, exit codes, and how exceptions are shown to the user.
+"""Errors of the platform, exit codes, results of checks, and how exceptions are shown to the user.
 
 A FmnasError is wrong input (exit code 2). After an ExperimentFailed (exit code 1) the experiment can be resumed.
 """
@@ -7,6 +7,7 @@ import re
 import sysconfig
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from types import FrameType
@@ -43,6 +44,15 @@ class Ending(StrEnum):
     def exit_code(self) -> ExitCode:
         """The exit code of the command."""
         return {"finished": ExitCode.DONE, "interrupted": ExitCode.INTERRUPTED}.get(self, ExitCode.FAILED)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of a check. passed: None if it was skipped. detail: what was found, or how to fix it."""
+
+    name: str
+    passed: bool | None
+    detail: str = ""
 
 
 class ConfigError(FmnasError):

@@ -19,9 +19,8 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from fmnas.platform.doctor import CheckResult
 from fmnas.platform.environment import package_version
-from fmnas.platform.errors import RunDirectoryError, cut, legible, one_line
+from fmnas.platform.errors import CheckResult, RunDirectoryError, cut, legible, one_line
 from fmnas.platform.experiment.provenance import read_environment
 from fmnas.platform.experiment.replay import replay_directory
 from fmnas.platform.experiment.run_directory import RunDirectory

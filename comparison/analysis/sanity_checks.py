@@ -28,8 +28,8 @@ class SanityChecks:
 
     trials: that ended or were cancelled. shares: by origin. model_share: the model's share.
     method_share: the share of its model or its mutations; NaN for an optimizer that is random by design.
-    has_model: whether it is model-based by design. model_unused, method_unused: it has a model, or mutates, and all of
-    its new configurations were drawn at random.
+    has_model: whether it is model-based by design. method_unused: it has a model, or mutates, and all of its new
+    configurations were drawn at random.
     charged: trials that cost budget. unfinished: charged trials that failed or timed out.
     fallbacks: suggestions drawn at random in place of the model or a mutation; failed_fits: those after a failed fit.
     extrapolated: the share of its trials that a surrogate predicted far from all that it was fitted to.
@@ -44,7 +44,6 @@ class SanityChecks:
     model_share: float
     method_share: float
     has_model: bool
-    model_unused: bool
     method_unused: bool
     charged: int
     unfinished: int
@@ -122,7 +121,6 @@ def _check_optimizer(optimizer: str, design: str, trials: pd.DataFrame, runs: pd
         model_share=shares[MODEL],
         method_share=float("nan") if design == RANDOM else shares[MODEL] + shares[MUTATION],
         has_model=design == MODEL,
-        model_unused=design == MODEL and unused,
         method_unused=design != RANDOM and unused,
         charged=charged,
         unfinished=charged - int(runs["finished"].sum()),

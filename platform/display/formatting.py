@@ -59,7 +59,7 @@ def format_activity(trials: Sequence[tuple[int, int | None, int, float]]) -> str
     for trial, epoch, epochs, seconds in trials[:MAX_LISTED_TRIALS]:
         done = "" if epoch is None else f"epoch {epoch} of {epochs}, "
         texts.append(f"{trial} ({done}{seconds:.0f} s)")
-    return f"training {', '.join(texts)}"
+    return f"training {', '.join(texts)}" + f" and {len(trials) - len(texts)} more" * (len(trials) > len(texts))
 
 
 def format_value(value: float | None) -> str:

@@ -51,7 +51,7 @@ class Observer:
         """Called after every event is on disk and in the state. result: of the trial that ended with it, else None."""
 
     def on_suggesting(self, run: str) -> None:
-        """Called before the optimizer of a run is asked for a trial, and with "" when it has answered."""
+        """Called before the optimizer of a run is asked for a trial, and with "" afterwards."""
 
     def on_message(self, text: str) -> None:
         """Called with a line for the user, also before `on_start`."""

@@ -8,7 +8,6 @@ shows where it is and what would have followed from it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed
@@ -56,23 +55,21 @@ def replay_directory(directory: RunDirectory, notify: Callable[[str], None]) -> 
     with placeholder_problem(directory):
         warm_starts = fold(events).warm_starts
         configs = recorded_configs(directory, events)
-        return replay(events, [partial(build_experiment, config, warm_starts, False) for config in configs])
+        return replay(events, [build_experiment(config, warm_starts, with_optimizers=False) for config in configs])
 
 
-def replay(
-    events: Sequence[Event], experiments: Sequence[Callable[[], Experiment]]
-) -> tuple[dict[str, int], list[Mismatch]]:
+def replay(events: Sequence[Event], experiments: Sequence[Experiment]) -> tuple[dict[str, int], list[Mismatch]]:
     """Replay the events of a journal. Returns the number of suggestions by run, and the mismatches in order.
 
-    experiments: build the experiment at its beginning and after each extension. Raises RunDirectoryError for an invalid
+    experiments: the experiment at its beginning and after each extension. Raises RunDirectoryError for an invalid
     journal.
     """
     steps: dict[str, list[Step]] = {}
-    ledger, builders = Ledger(), iter(experiments)
+    ledger, remaining = Ledger(), iter(experiments)
     for line, event in enumerate(events, start=1):
         result = apply_line(ledger, line, event)
         if isinstance(event, Begun | Extended):
-            experiment = next(builders)()
+            experiment = next(remaining)
             for name in experiment.runs:
                 steps.setdefault(name, []).append((line, experiment))
         elif isinstance(event, Asked):

@@ -26,7 +26,7 @@ from fmnas.platform.experiment.provenance import data_hash, different_file_notes
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
-from fmnas.platform.problems import resolve_alias
+from fmnas.platform.problems import display_name, resolve_alias
 from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
 
 Repeat = tuple[int, int]
@@ -51,7 +51,7 @@ def write_report_of(
     earlier report, which is checked before anything is read.
     """
     in_place = len(roots) == 1 and out is None
-    names = "-".join(root.name for root in roots)
+    names = "-".join(root.absolute().name for root in roots)
     folder = RunDirectory(roots[0] if in_place else out or Path("runs") / f"report-{names}")
     if not in_place:
         _check_out(folder)
@@ -60,6 +60,8 @@ def write_report_of(
         problems.setdefault(resolve_alias(source.state.config.problem), []).append(source)
     inputs = [report_input(*some[0]) if in_place else _merge(some) for some in problems.values()]
     if len(inputs) > 1:
+        sources = [some[0] for some in problems.values()]
+        inputs = [_remark_on_options(report, sources[0], other) for report, other in zip(inputs, sources, strict=True)]
         return write_problems_files(folder, inputs, say), folder
     return write_report_files(folder, inputs[0], say), folder
 
@@ -121,6 +123,24 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
                 + "".join(f"  {line}\n" for line in lines)
                 + "Report them one by one."
             )
+
+
+def _remark_on_options(report: ReportInput, first: ReportSource, other: ReportSource) -> ReportInput:
+    """Return the input of another problem, with remarks on optimizers that have other options than on the first.
+
+    Raises RunDirectoryError if two optimizers have one label.
+    """
+    theirs, remarks = {entry.label: entry for entry in other.state.config.optimizers}, [*report.context.remarks]
+    for entry in first.state.config.optimizers:
+        if (same := theirs.get(entry.label, entry)).implementation != entry.implementation:
+            raise RunDirectoryError(
+                f"{entry.label} is {entry.use or entry.name} in {first.directory.root} and {same.use or same.name} in "
+                f"{other.directory.root}: give one of them another label"
+            )
+        if lines := list(format_differences(optimizer_settings(entry), optimizer_settings(same))):
+            problem = display_name(first.state.config.problem)
+            remarks.append(Remark(f"{entry.label}: {'; '.join(lines)} (the first: on {problem})", entry.label))
+    return ReportInput(report.trials, replace(report.context, remarks=remarks))
 
 
 def _settings(source: ReportSource) -> dict[str, Any]:

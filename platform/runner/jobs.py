@@ -84,8 +84,8 @@ class SearchJobs(JobSource):
                 return None
             finally:
                 driver.suggesting = ""
+                driver.observers.notify(Observer.on_suggesting, "")
             seconds = driver.clock.elapsed() - start
-            driver.observers.notify(Observer.on_suggesting, "")
             if trial is None:
                 waiting.add(run.name)
             elif not progress.budget.affords(trial.epochs, seconds):

@@ -120,7 +120,6 @@ def sanity_checks(first: str, second: str) -> tuple[SanityChecks, ...]:
         model_share=0.6,
         has_model=True,
         method_share=0.6,
-        model_unused=False,
         method_unused=False,
         charged=10,
         unfinished=0,

@@ -82,7 +82,7 @@ def test_a_comparison(make_table, tmp_path):
     bofm = plain["optimizers"]["bo-fm"]
     assert (bofm["mean"], bofm["standard_error"], bofm["values"]) == (1.0, None, {"0": 1.0})
     assert bofm["best_configuration"] == {"x": 2 / 7}
-    assert (bofm["has_model"], bofm["model_share"]) == (True, 1 / 3)
+    assert (plain["sanity_checks"][0]["has_model"], bofm["model_share"]) == (True, 1 / 3)
     assert plain["compared_at"] == {"epochs": 75, "evaluations": 3.0}
     assert [run["epochs"] for run in plain["ledger"]] == [75, 75]
     assert plain["incidents"] == [{"optimizer": "re", "what": "failed", "text": "oom", "trials": 1}]

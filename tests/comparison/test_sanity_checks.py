@@ -76,25 +76,26 @@ def test_warm_start_trials_are_not_suggestions(make_run):
     assert checks.warnings == ()
     assert (checks.shares["warm_start"], checks.model_share, checks.fallbacks) == (0.5, 0.25, 0)
     checks = check(make_run("bo-fm", 0, [KNOWN] * 4 + [RANDOM]))
-    assert checks.model_unused
+    assert checks.has_model
+    assert checks.method_unused
     assert "1 of its 1 new" in checks.warnings[0]
 
 
 @pytest.mark.parametrize(
-    ("name", "trials", "has_model", "model_unused", "method_unused"),
+    ("name", "trials", "has_model", "method_unused"),
     [
-        ("bohb", [RANDOM, RANDOM, PROMOTED], True, True, True),
-        ("bohb", [RANDOM, RANDOM, MODEL], True, False, False),
-        ("bo-fm", [INITIAL, RANDOM], True, True, True),
-        ("bo-fm", [INITIAL, INITIAL], True, False, False),  # no new configurations yet
-        ("random", [RANDOM], False, False, False),
-        ("regularized-evolution", [INITIAL, RANDOM], False, False, True),
-        ("regularized-evolution", [RANDOM, MUTATED], False, False, False),
+        ("bohb", [RANDOM, RANDOM, PROMOTED], True, True),
+        ("bohb", [RANDOM, RANDOM, MODEL], True, False),
+        ("bo-fm", [INITIAL, RANDOM], True, True),
+        ("bo-fm", [INITIAL, INITIAL], True, False),  # no new configurations yet
+        ("random", [RANDOM], False, False),
+        ("regularized-evolution", [INITIAL, RANDOM], False, True),
+        ("regularized-evolution", [RANDOM, MUTATED], False, False),
     ],
 )
-def test_unused_models_and_mutations(make_run, name, trials, has_model, model_unused, method_unused):
+def test_unused_models_and_mutations(make_run, name, trials, has_model, method_unused):
     checks = check(make_run(name, 0, trials))
-    assert (checks.has_model, checks.model_unused, checks.method_unused) == (has_model, model_unused, method_unused)
+    assert (checks.has_model, checks.method_unused) == (has_model, method_unused)
     warnings = unused_method_warnings([checks])
     assert [text.startswith(f"{name} never") for text in warnings] == [True] * method_unused
 

@@ -7,8 +7,8 @@ import torch
 
 from fmnas.platform import doctor
 from fmnas.platform.cli import main
-from fmnas.platform.doctor import CheckResult
 from fmnas.platform.environment import required_packages
+from fmnas.platform.errors import CheckResult
 from fmnas.search_spaces import Conditions
 from fmnas.trainers.images.cuda_graph import CaptureError
 

@@ -1,7 +1,6 @@
 """Experiments that grow: what was done stays unchanged, and what is added is what it would have been from the start."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +129,7 @@ def test_it_is_resumed_after_any_record(
 
 def differences(journal: Path, *stages: Config) -> list[Mismatch]:
     """What a replay of a journal finds."""
-    experiments = [partial(build_experiment, config, {}, False) for config in stages]
+    experiments = [build_experiment(config, {}, False) for config in stages]
     return replay(read_journal(journal), experiments)[1]
 
 

@@ -243,6 +243,17 @@ def test_without_out_the_report_is_in_runs(
     assert (tmp_path / "runs" / "report-run-run" / "trials.csv").is_file()
 
 
+def test_one_label_is_one_optimizer_on_all_problems(run: Run, tmp_path: Path) -> None:
+    three = run("problem=func3c", f"optimizers=[random, {{{EVOLUTION}: 5}}]")
+    tpe = run("optimizers=[random, {name: tpe, label: regularized-evolution}]")
+    assert "another label" in merge_refused(tpe, three, out=tmp_path / "refused")
+    other = run(f"optimizers=[random, {{{EVOLUTION}: 4}}]")
+    write_report_of([other, three], tmp_path / "both", print)
+    remarks = json.loads((tmp_path / "both" / "summary.json").read_text())["remarks"]
+    assert ["func3c", "regularized-evolution: population = 4 and 5 (the first: on func2c)"] in remarks
+    assert "population = 4 and 5" in (tmp_path / "both" / "report" / "index.html").read_text()
+
+
 def test_wall_clock_times_exclude_the_pause_before_an_extension(one: Path, run: Run, tmp_path: Path) -> None:
     """One directory is extended 1,000 s later: its journal is moved by that from the second driver on."""
     two = Path(shutil.copytree(run("optimizers=[tpe]"), tmp_path / "two"))

@@ -104,6 +104,15 @@ def test_a_command_without_a_reader_keeps_its_exit_code(tmp_path: Path) -> None:
     assert unread("replay", str(out)) == (1, ""), "suggestions differ"
 
 
+@pytest.mark.parametrize("progress", ["lines", "quiet", "json"])
+def test_a_command_runs_with_a_closed_standard_output(tmp_path: Path, progress: str) -> None:
+    arguments = ["run", "smoke", *LITTLE, "--progress", progress, "--out", str(tmp_path / "run")]
+    command = ["sh", "-c", '"$@" >&-', "sh", *FMNAS, *arguments]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "run" / "summary.json").is_file()
+
+
 def test_a_closed_terminal_stops_the_experiment_as_ctrl_c_does(tmp_path: Path) -> None:
     out = tmp_path / "run"
     ours, theirs = pty.openpty()

@@ -88,7 +88,7 @@ def findings(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> t
     capsys.readouterr()
     code = main(["verify", str(path), *options])
     words = [line.split() for line in capsys.readouterr().out.splitlines()]
-    return code, {line[1]: line[0] for line in words if line[0] in ("ok", "FAILS")}
+    return code, {line[1].rstrip(":"): line[0] for line in words if line[0] in ("ok", "FAILS")}
 
 
 def replace(name: str, old: bytes, new: bytes) -> Change:

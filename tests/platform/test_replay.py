@@ -43,7 +43,7 @@ def run_badly(config: Config, journal: Path, seed: int = 0) -> list[Event]:
 
 
 def replay_events(config: Config, events: list[Event]) -> tuple[dict[str, int], list[Mismatch]]:
-    return replay(events, [lambda: build_experiment(config, with_optimizers=False)])
+    return replay(events, [build_experiment(config, with_optimizers=False)])
 
 
 def suggestion(events: list[Event], run: str, origin: str) -> int:

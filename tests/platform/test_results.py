@@ -164,7 +164,7 @@ def make_summary(labels: Sequence[str] = ("random",), error: float = 0.18) -> Su
     """A summary of optimizers that are all alike."""
     trials = typed_trials(pd.DataFrame(), "no trials")
     empty = summarise(trials, anytime_curves(trials, CONTEXT.budget), ledger_table(trials, CONTEXT.budget), CONTEXT)
-    spent = {"epochs": 600.0, "evaluations": 24.0, "model_share": 0.5, "method_share": 0.5, "has_model": True}
+    spent = {"epochs": 600.0, "evaluations": 24.0, "model_share": 0.5, "method_share": 0.5}
     known = dict.fromkeys(("duplicates", "isomorphic_duplicates"), 0)
     best = {"best": 0.54, "best_error": error, "best_run": "r", "best_trial": 1, "best_configuration": None}
     row = FinalRow(

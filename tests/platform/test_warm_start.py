@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[
 
 def differences(journal: Path, known: Mapping[str, WarmStartData], *stages: Config) -> list[Mismatch]:
     """What a replay of a journal finds."""
-    experiments = [partial(build_experiment, config, known, False) for config in stages]
+    experiments = [build_experiment(config, known, False) for config in stages]
     return replay(read_journal(journal), experiments)[1]
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.platform.check import RULES, Finding, Verdict, run_rules
+from fmnas.platform.check import RULES, run_rules
+from fmnas.platform.errors import CheckResult
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL, MUTATION
 from fmnas.testing import OptimizerContract, Subject
@@ -172,18 +173,18 @@ def examine(rule: str, subject: Subject) -> list[str]:
     return notes
 
 
-def run(optimizer: type[Optimizer]) -> dict[str, Finding]:
-    """The finding of every rule in a session of pytest's."""
-    findings: list[Finding] = []
-    run_rules(make_subject(optimizer), findings.append)
-    assert [finding.rule for finding in findings] == RULES
-    return {finding.rule.removeprefix("test_"): finding for finding in findings}
+def run(optimizer: type[Optimizer]) -> dict[str, CheckResult]:
+    """The result of every rule in a session of pytest's."""
+    results: list[CheckResult] = []
+    run_rules(make_subject(optimizer), results.append)
+    assert [result.name for result in results] == RULES
+    return {result.name.removeprefix("test_"): result for result in results}
 
 
 def test_a_plain_optimizer_keeps_every_rule() -> None:
-    verdicts = {rule: finding.verdict for rule, finding in run(Plain).items()}
+    passed = {rule: result.passed for rule, result in run(Plain).items()}
     skipped = {"another_process_suggests_the_same"}  # a local function cannot be pickled
-    assert verdicts == {rule: Verdict.SKIPPED if rule in skipped else Verdict.HOLDS for rule in verdicts}
+    assert passed == {rule: None if rule in skipped else True for rule in passed}
 
 
 @pytest.mark.parametrize(("optimizer", "rule"), BREAKS, ids=lambda value: getattr(value, "__name__", value))
@@ -197,9 +198,9 @@ def test_every_rule_is_broken_by_one() -> None:
 
 
 def test_a_session_names_the_first_space_on_which_a_rule_is_broken() -> None:
-    finding = run(Seedless)["another_seed_gives_other_trials"]
-    assert finding.verdict is Verdict.BROKEN
-    assert finding.detail.startswith("continuous space: ")
+    result = run(Seedless)["another_seed_gives_other_trials"]
+    assert result.passed is False
+    assert result.detail.startswith("continuous space: ")
 
 
 def test_another_process_must_suggest_the_same() -> None:
