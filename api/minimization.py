@@ -172,13 +172,13 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
         else:
             results, status, reason = RunResults(report_input(directory, run.state)), run.status, run.reason
     if status == Ending.INTERRUPTED:
-        reason = f"interrupted: {len(results.findings.trials)} of {config.budget.evaluations} trials had begun"
+        reason = f"interrupted: {len(results.report_input.trials)} of {config.budget.evaluations} trials had begun"
     try:
         results.best()
     except NoSuchResultError:
         if status == Ending.INTERRUPTED:
             raise KeyboardInterrupt from None
-        reasons = [str(text) for text in results.findings.trials["reason"].dropna() if text]
+        reasons = [str(text) for text in results.report_input.trials["reason"].dropna() if text]
         last = reasons[-1] if reasons else "none was at full fidelity"
         raise ExperimentFailed(reason or f"no evaluation has a result: {last}") from None
     return results, reason

@@ -58,14 +58,14 @@ class RunResults:
     The columns of the tables are those of trials.csv and of the files that comparison/report.py describes.
     """
 
-    findings: "ReportInput"
+    report_input: "ReportInput"
 
     @cached_property
     def results(self) -> "Results":
         """What the figures are drawn from. Raises ReportError for results that cannot be compared."""
         from fmnas.comparison.report import compute_results
 
-        return compute_results(self.findings.trials, self.findings.context)
+        return compute_results(self.report_input.trials, self.report_input.context)
 
     @property
     def summary(self) -> "Summary":
@@ -84,7 +84,7 @@ class RunResults:
         """A row per trial, typed."""
         from fmnas.comparison.analysis.trials import typed_trials
 
-        return typed_trials(self.findings.trials, f"the trials of {self.findings.context.name}")
+        return typed_trials(self.report_input.trials, f"the trials of {self.report_input.context.name}")
 
     @property
     def curves(self) -> "pd.DataFrame":
@@ -132,8 +132,8 @@ class RunResults:
 
     def __repr__(self) -> str:
         """A line, and the headline."""
-        context = self.findings.context
-        return f"<{context.name}: {context.problem}, {len(self.findings.trials)} trials> {self.summary.headline}"
+        context = self.report_input.context
+        return f"<{context.name}: {context.problem}, {len(self.report_input.trials)} trials> {self.summary.headline}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the result, what it does not support, the final table."""

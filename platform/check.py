@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from fmnas.optimizers import Optimizer, OptimizerError, random_design
 from fmnas.platform.config.errors import format_errors, format_unknown
 from fmnas.platform.config.source import apply_overrides
-from fmnas.platform.errors import CheckResult, ConfigError, legible, one_line, own_line
+from fmnas.platform.errors import CheckResult, ConfigError, code_location, legible, one_line
 from fmnas.platform.registry import OPTIMIZERS, OptimizerContext, OptimizerEntry, absolute_reference, find_plugins
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
@@ -178,4 +178,4 @@ class _Plugin:
 def _describe(error: BaseException) -> str:
     is_own = isinstance(error, AssertionError | FmnasError)
     cause = error.__cause__ if is_own else error
-    return f"{error if is_own else one_line(error)}{own_line(cause) if cause else ''}"
+    return f"{error if is_own else one_line(error)}{code_location(cause) if cause else ''}"

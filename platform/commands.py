@@ -175,14 +175,14 @@ def report(directories: Sequence[Path], out: Path | None) -> int:
     in_place = out is None and len(directories) == 1
     for path in directories:
         run_directory(path, write=in_place)
-    _say(f"reading {', '.join(map(str, directories))}")
+    _print(f"reading {', '.join(map(str, directories))}")
     from fmnas.comparison.summary import Summary
     from fmnas.platform.report.merge import write_report_of
 
-    summary, folder = write_report_of(directories, out, _say)
+    summary, folder = write_report_of(directories, out, _print)
     show: Callable[..., None] = print_summary if isinstance(summary, Summary) else print_problems_summary
     show(summary, make_console())
-    _say(f"page            {folder.page}")
+    _print(f"page            {folder.page}")
     return ExitCode.DONE
 
 
@@ -193,7 +193,7 @@ def record(directories: Sequence[Path], out: Path) -> int:
     """
     from fmnas.platform.recording import record_results
 
-    record_results(directories, out, _say)
+    record_results(directories, out, _print)
     return ExitCode.DONE
 
 
@@ -202,8 +202,8 @@ def pack(directory: Path, out: Path | None) -> int:
     from fmnas.platform.packing import write_pack
 
     place = out or Path(f"{os.path.abspath(directory)}.zip")
-    packed = write_pack(run_directory(directory), place, _say)
-    _say(f"{place}: files = {packed.files}, bytes = {packed.size:,}, SHA-256 = {packed.digest}")
+    packed = write_pack(run_directory(directory), place, _print)
+    _print(f"{place}: files = {packed.files}, bytes = {packed.size:,}, SHA-256 = {packed.digest}")
     return ExitCode.DONE
 
 
@@ -215,7 +215,7 @@ def verify(pack: Path, replay: bool) -> int:
     """
     from fmnas.platform.verification import verify_pack
 
-    n_failed, _ = _print_results(verify_pack(pack, replay, _say))
+    n_failed, _ = _print_results(verify_pack(pack, replay, _print))
     return ExitCode.FAILED if n_failed else ExitCode.DONE
 
 
@@ -231,7 +231,7 @@ def export(directory: Path, optuna: str | None, deepcave: Path | None) -> int:
     studies = () if optuna is None else export_studies(experiment, optuna)
     runs = () if deepcave is None else export_runs(experiment, deepcave)
     for name, trials in chain(studies, runs):
-        _say(f"{name}: trials = {trials}")
+        _print(f"{name}: trials = {trials}")
     return ExitCode.DONE
 
 
@@ -256,12 +256,12 @@ def replay(directory: Path) -> int:
     """
     from fmnas.platform.experiment.replay import replay_directory
 
-    counts, mismatches = replay_directory(run_directory(directory), _say)
+    counts, mismatches = replay_directory(run_directory(directory), _print)
     for mismatch in mismatches:
-        _say(str(mismatch))
+        _print(str(mismatch))
     for name, count in counts.items():
         n_different = sum(mismatch.run == name for mismatch in mismatches)
-        _say(f"{name}: suggestions = {count}, different = {n_different}")
+        _print(f"{name}: suggestions = {count}, different = {n_different}")
     return ExitCode.FAILED if mismatches else ExitCode.DONE
 
 
@@ -269,12 +269,12 @@ def sync(directory: Path) -> int:
     """Log to MLflow what it lacks."""
     from fmnas.platform.observers import sync as sync_experiment
 
-    result = sync_experiment(run_directory(directory, write=True), _say)
+    result = sync_experiment(run_directory(directory, write=True), _print)
     tracking = result.tracking
     counts = f"trials logged = {tracking.written}, up to date = {tracking.present}, failed = {tracking.missed}"
     if tracking.remark:
-        _say(tracking.remark)
-    _say(f"{result.store}: {counts}")
+        _print(tracking.remark)
+    _print(f"{result.store}: {counts}")
     if tracking.missed or tracking.reason:
         print_error(f"MLflow is not up to date ({tracking.reason}): try again")
         return ExitCode.FAILED
@@ -284,7 +284,7 @@ def sync(directory: Path) -> int:
 def ui(directory: Path, port: int) -> int:
     """Open MLflow's UI on the store of a run directory."""
     run_dir = run_directory(directory)
-    _say(f"starting MLflow's UI on the store of {run_dir.root}")
+    _print(f"starting MLflow's UI on the store of {run_dir.root}")
     from fmnas.platform.experiment.configuration import require_tracking
     from fmnas.platform.experiment.state import read_state
     from fmnas.platform.mlflow.credentials import tracking_uri
@@ -294,7 +294,7 @@ def ui(directory: Path, port: int) -> int:
     tracking = state.config.tracking
     require_tracking(tracking, run_dir)
     experiment = tracking.experiment or state.config.name
-    open_ui(tracking_uri(tracking, run_dir), port, experiment, state.ledger.id, _say)
+    open_ui(tracking_uri(tracking, run_dir), port, experiment, state.ledger.id, _print)
     return ExitCode.DONE
 
 
@@ -364,7 +364,7 @@ def check(optimizer: str, overrides: Sequence[str], seconds: float) -> int:
     from fmnas.platform.check import load_candidate
 
     n_failed, count = _print_results(check_rules(load_candidate(optimizer, overrides), seconds))
-    _say(f"{optimizer}: {n_failed} of {count} rules broken")
+    _print(f"{optimizer}: {n_failed} of {count} rules broken")
     return ExitCode.FAILED if n_failed else ExitCode.DONE
 
 
@@ -381,6 +381,6 @@ def _print_results(results: Iterable[CheckResult]) -> tuple[int, int]:
     return passed.count(False), len(passed)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     """Print a line to standard output."""
     print_line(make_console(), text)

@@ -68,7 +68,7 @@ def _check_gpus() -> Iterator[CheckResult]:
             hint = "check driver and free memory (nvidia-smi), or set workers.arrangement: plain"
             yield CheckResult(device, False, f"{name} cannot train: {one_line(error)}; {hint}")
         else:
-            versions = f" ({used.way}, torch {used.torch}, cuDNN {used.cudnn or 'none'})" if used else ""
+            versions = f" ({used.label}, torch {used.torch}, cuDNN {used.cudnn or 'none'})" if used else ""
             yield CheckResult(device, True, f"{name} trains{versions}")
 
 

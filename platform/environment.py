@@ -96,7 +96,7 @@ class Software:
 
 
 @cache
-def provenance() -> Software:
+def current_software() -> Software:
     """Return the versions and the host of this process."""
     version, torch = package_version("fmnas"), package_version("torch")
     return Software(version, commit(), platform.python_version(), torch, socket.gethostname(), _cpu()["model"])
@@ -107,7 +107,7 @@ def is_same_version(one: Software, other: Software) -> bool:
     return (one.fmnas, one.commit) == (other.fmnas, other.commit)
 
 
-def format_driver(driver: Software) -> str:
+def format_software(driver: Software) -> str:
     """Return e.g. "fmnas 0.1.0 (commit 1a2b3c4d, torch 2.13.0, Python 3.11.9)"."""
     commit = driver.commit or ""
     changed = "-dirty" if commit.endswith("-dirty") else ""

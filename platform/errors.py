@@ -67,7 +67,7 @@ class ClusterError(FmnasError):
     """Raised if a Ray cluster cannot be reached or has too few resources."""
 
 
-class BreakOff(BaseException):
+class Interruption(BaseException):
     """Raised inside work that must end now; not an Exception, so that user code does not catch it."""
 
 
@@ -75,7 +75,7 @@ class ExperimentFailed(Exception):  # noqa: N818  # the state of an experiment, 
     """Raised when an experiment cannot continue: too many failed trials, a failing optimizer, or a full disk."""
 
 
-LET_THROUGH = (KeyboardInterrupt, BreakOff)
+LET_THROUGH = (KeyboardInterrupt, Interruption)
 """What ends this process's own work. Everything else that user code raises, even a BaseException, is its failure."""
 
 
@@ -101,7 +101,7 @@ def call_user_code(message: str, call: Callable[..., Result], /, *arguments: Any
         raise ConfigError(f"{message}: {one_line(error)}") from error
 
 
-def own_line(error: BaseException) -> str:
+def code_location(error: BaseException) -> str:
     """Return where in user code an exception was raised, as " (FILE, line N)"; empty if in no user code."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if not _is_library(frame)]
     if not frames:
@@ -118,7 +118,7 @@ def print_traceback(error: BaseException) -> None:
     traceback.print_exception(type(error), error, stack or error.__traceback__)
 
 
-def cut(text: str) -> str:
+def truncate(text: str) -> str:
     """Return the first LONGEST characters of a text."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 

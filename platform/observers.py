@@ -37,11 +37,11 @@ class ResultsWriter(Observer):
     def __init__(
         self,
         directory: RunDirectory,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         is_uri_given: bool = False,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
-        self._directory, self._say, self._is_uri_given = directory, say, is_uri_given
+        self._directory, self._notify, self._is_uri_given = directory, notify, is_uri_given
         self._flush_seconds = flush_seconds
         self._summary: Summary | None = None
         self._sync: MlflowSync | None = None
@@ -60,7 +60,7 @@ class ResultsWriter(Observer):
         if not tracking.enabled:
             return
         if not self._is_uri_given and (line := withhold_credentials(tracking.uri or "")):
-            self._say(line)
+            self._notify(line)
         reconciler = Reconciler(tracking_settings(state, self._directory), self._directory)
         self._sync = MlflowSync(reconciler, self._flush_seconds)
         self._sync.start()
@@ -71,7 +71,7 @@ class ResultsWriter(Observer):
         trials = len(ledger.results) + len(list(ledger.cancelled_results()))
         try:
             try:
-                self._summary = write_results(self._directory, self._state, self._say)
+                self._summary = write_results(self._directory, self._state, self._notify)
             except KeyboardInterrupt:
                 self._sync = None  # the user wants to leave: what is not logged yet is left to `fmnas sync`
                 raise
@@ -81,12 +81,12 @@ class ResultsWriter(Observer):
                 self._error = ExperimentFailed(f"the report could not be written: {error}")
             finally:
                 if self._sync:
-                    self._say("logging the results to MLflow")
+                    self._notify("logging the results to MLflow")
                     self._report = self._sync.finish(ledger.status or Ending.INTERRUPTED, trials)
         except KeyboardInterrupt:
             commands = ["report", "sync"] if self._state.config.tracking.enabled else ["report"]
             shown = " and ".join(f"`fmnas {self._directory.command(name)}`" for name in commands)
-            self._say(f"stopped before all was written: {shown} take the rest from the journal")
+            self._notify(f"stopped before all was written: {shown} take the rest from the journal")
             raise
 
     def result(self, run: RunResult) -> ExperimentResult:
@@ -97,8 +97,8 @@ class ResultsWriter(Observer):
         return ExperimentResult(run.status, run.reason, self._summary, self._report, store)
 
 
-def load_plugin_observers(say: Callable[[str], None]) -> list[Observer]:
-    """Return the observers of installed packages. say: receives a line about them, and about each that is left out."""
+def load_plugin_observers(notify: Callable[[str], None]) -> list[Observer]:
+    """Return the observers of installed packages. notify: receives a line about them, and about each one left out."""
     observers: dict[str, Observer] = {}
     for name, use in find_plugins("fmnas.observers").items():
         try:
@@ -107,18 +107,18 @@ def load_plugin_observers(say: Callable[[str], None]) -> list[Observer]:
                 raise ConfigError(f"it is a {type(observer).__name__}, not an Observer of fmnas.platform")
             observers[name] = observer
         except FmnasError as error:
-            say(f"observer {name} ({use}) is left out: {error}")
+            notify(f"observer {name} ({use}) is left out: {error}")
     if observers:
-        say(f"observers of installed packages: {', '.join(observers)}")
+        notify(f"observers of installed packages: {', '.join(observers)}")
     return list(observers.values())
 
 
-def sync(directory: RunDirectory, say: Callable[[str], None]) -> ExperimentResult:
+def sync(directory: RunDirectory, notify: Callable[[str], None]) -> ExperimentResult:
     """Log to MLflow what it misses. Raises FmnasError while a driver works."""
     with driver_lock(directory, DriverWork.SYNC):
         state = read_state(directory)
         require_tracking(state.config.tracking, directory)
-        results = ResultsWriter(directory, say, flush_seconds=SYNC_SECONDS)
+        results = ResultsWriter(directory, notify, flush_seconds=SYNC_SECONDS)
         results.check(state.config)
         results.on_start(state, NoWorkers())
         status = Ending(state.ledger.status or Ending.INTERRUPTED)

@@ -46,8 +46,8 @@ class Packed:
     digest: str
 
 
-def write_pack(directory: RunDirectory, out: Path, say: Callable[[str], None]) -> Packed:
-    """Write the archive of a run directory. say: receives a line for each remark.
+def write_pack(directory: RunDirectory, out: Path, notify: Callable[[str], None]) -> Packed:
+    """Write the archive of a run directory. notify: receives a line for each remark.
 
     Raises RunDirectoryError for a directory that cannot be read, or if `out` is something other than a pack;
     ExperimentFailed if the disk does not take the archive.
@@ -64,7 +64,7 @@ def write_pack(directory: RunDirectory, out: Path, say: Callable[[str], None]) -
     files |= {"config.yaml": state.config.to_yaml().encode(), "journal.jsonl": journal[: journal.rfind(b"\n") + 1]}
     files |= {name: text.encode("utf-8", "backslashreplace") for name, text in derived_files(directory, state).items()}
     for remark in _remarks(state):
-        say(remark)
+        notify(remark)
     files[SUMS] = format_sums(files).encode()
     archive = _archive(files)
     try:

@@ -26,10 +26,10 @@ from fmnas.trainers.recorded_table import RecordedResult, TableHeader, read_head
 SUFFIX = ".npz"
 
 
-def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None]) -> None:
+def record_results(roots: Sequence[Path], out: Path, notify: Callable[[str], None]) -> None:
     """Write the results of run directories to a file, which replaces an earlier one.
 
-    say: receives a line for each directory, and one with the number of results.
+    notify: receives a line for each directory, and one with the number of results.
 
     Raises RunDirectoryError for directories that cannot be read or put together, or if `out` is another file;
     ExperimentFailed if the disk does not take the file.
@@ -37,7 +37,7 @@ def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None])
     _check_out(out)
     sources: list[tuple[RunDirectory, ExperimentState]] = []
     for root in roots:
-        say(f"reading {root}")
+        notify(f"reading {root}")
         directory = run_directory(root)
         sources.append((directory, read_state(directory)))
     _check_sources(sources)
@@ -57,7 +57,7 @@ def record_results(roots: Sequence[Path], out: Path, say: Callable[[str], None])
     n_configurations = len({identify(result.trial.configuration) for result in results})
     counts = f"results = {len(results)}, configurations = {n_configurations}, experiments = {len(sources)}"
     stopped = len(charged) - len(results)
-    say(f"{out}: {counts}" + f"; left out, stopped by racing = {stopped}" * bool(stopped))
+    notify(f"{out}: {counts}" + f"; left out, stopped by racing = {stopped}" * bool(stopped))
 
 
 def _check_out(out: Path) -> None:

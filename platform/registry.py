@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from fmnas.optimizers.isolation import same_working_directory
 from fmnas.optimizers.optimizer import Optimizer, SearchPlan
 from fmnas.optimizers.options import get_options, get_parameters, yaml_types
-from fmnas.platform.errors import LET_THROUGH, ConfigError, call_user_code, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, ConfigError, call_user_code, code_location, one_line
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -186,7 +186,7 @@ def _import_module(module: str, text: bytes | None = None) -> ModuleType:
     except BaseException as error:
         if module.endswith(".py") and text is None and not Path(module).is_file():
             raise ConfigError(f"{module}: no such file") from None
-        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}") from error
+        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{code_location(error)}") from error
 
 
 def _run_file(path: Path, text: bytes | None) -> ModuleType:

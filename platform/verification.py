@@ -20,7 +20,7 @@ import pandas as pd
 import yaml
 
 from fmnas.platform.environment import package_version
-from fmnas.platform.errors import CheckResult, RunDirectoryError, cut, legible, one_line
+from fmnas.platform.errors import CheckResult, RunDirectoryError, legible, one_line, truncate
 from fmnas.platform.experiment.provenance import read_environment
 from fmnas.platform.experiment.replay import replay_directory
 from fmnas.platform.experiment.run_directory import RunDirectory
@@ -51,17 +51,17 @@ class Unpacked:
         return read_state(self.directory)
 
 
-def verify_pack(path: Path, replay: bool, say: Callable[[str], None]) -> Iterator[CheckResult]:
+def verify_pack(path: Path, replay: bool, notify: Callable[[str], None]) -> Iterator[CheckResult]:
     """Check an archive, yielding each result at once. The checks after the journal need one that can be read.
 
-    replay: whether to ask the optimizers again, which imports the code that the archive names. say: receives a line
+    replay: whether to ask the optimizers again, which imports the code that the archive names. notify: receives a line
     about that. Raises RunDirectoryError if the file is refused: it is not an archive of `fmnas pack`.
     """
     checks: dict[str, Callable[[Unpacked], str]] = {
         "hashes": _check_hashes,
         "journal": _check_journal,
         "tables": _check_tables,
-        **({"replay": lambda unpacked: _check_replay(unpacked, say)} if replay else {}),
+        **({"replay": lambda unpacked: _check_replay(unpacked, notify)} if replay else {}),
     }
     files = read_pack(path)
     with tempfile.TemporaryDirectory(prefix="fmnas-") as folder:
@@ -96,7 +96,7 @@ def read_pack(path: Path) -> dict[str, bytes]:
 def _refusals(entries: Sequence[zipfile.ZipInfo]) -> Iterator[str]:
     """Yield why an archive is not read."""
     names = [entry.filename for entry in entries]
-    yield from (f"{cut(legible(name))!r} is none of its names" for name in names if not NAMES.fullmatch(name))
+    yield from (f"{truncate(legible(name))!r} is none of its names" for name in names if not NAMES.fullmatch(name))
     if len({*names}) < len(names):
         yield "two of its files have the same name"
     yield from (f"{name} is missing" for name in NEEDED if name not in names)
@@ -168,7 +168,7 @@ def find_difference(packed: str, computed: str) -> str:
     for column in table:
         for row, (mine, theirs) in enumerate(zip(table[column], other[column], strict=True), start=1):
             if mine != theirs and not _is_close(mine, theirs):
-                return f"row {row}, {column}: {cut(mine)!r}, but {cut(theirs)!r}"
+                return f"row {row}, {column}: {truncate(mine)!r}, but {truncate(theirs)!r}"
     return ""
 
 
@@ -179,8 +179,8 @@ def _is_close(one: str, other: str) -> bool:
         return False
 
 
-def _check_replay(unpacked: Unpacked, say: Callable[[str], None]) -> str:
-    counts, mismatches = replay_directory(unpacked.directory, say)
+def _check_replay(unpacked: Unpacked, notify: Callable[[str], None]) -> str:
+    counts, mismatches = replay_directory(unpacked.directory, notify)
     if mismatches:
         raise RunDirectoryError(f"suggestions that differ = {len(mismatches)}; the first: {mismatches[0]}")
     return f"suggestions = {sum(counts.values())}, all repeated"

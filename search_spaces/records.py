@@ -92,7 +92,7 @@ class Conditions:
     cudnn: int | None = None
 
     @property
-    def way(self) -> str:
+    def label(self) -> str:
         """A label of the arrangement, e.g. "stacked (captured)"."""
         return f"{self.arrangement} (captured)" if self.captured else self.arrangement
 

@@ -125,7 +125,7 @@ def values_at(curves: pd.DataFrame, epochs: int) -> Values:
 
 def checkpoint_rows(values: Values) -> list[CheckpointRow]:
     """Every optimizer's statistics, the lowest mean first."""
-    ranks = mean_ranks(values)
+    ranks = rank_within_repeats(values)
     rows = []
     for optimizer, mine in values.items():
         low, high = map(float, mean_interval(np.array(list(mine.values()))))
@@ -133,7 +133,7 @@ def checkpoint_rows(values: Values) -> list[CheckpointRow]:
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
 
 
-def mean_ranks(values: Values) -> dict[str, float]:
+def rank_within_repeats(values: Values) -> dict[str, float]:
     """The mean rank of each optimizer over the repeats that all have; empty while none has a value there.
 
     As `rank_optimizers`: one without a value is behind all that have one.

@@ -22,7 +22,7 @@ from fmnas.comparison.analysis.paired_tests import (
 )
 from fmnas.comparison.analysis.retrained import Retrained
 
-OPTIONAL_STOPPING_NOTE = (
+INTERIM_NOTE = (
     "This is an interim result: repeated looks at the tests make p too small. Only the tests at the end count."
 )
 ORDER_NOTE = "The order of the means alone is not evidence."
@@ -66,7 +66,7 @@ def caution(table: FinalTable, tests: Comparisons, waiting: Sequence[str] = ()) 
     if waiting:
         sentences.append(f"Not all runs of {join_names(waiting)} have begun.")
     if sentences and tests.most_repeats > 1:
-        sentences.append(OPTIONAL_STOPPING_NOTE)
+        sentences.append(INTERIM_NOTE)
     if len(rows) == 1:
         return " ".join([*sentences, "There is only one optimizer: nothing to compare it with."])
     repeats = [{repeat for repeat, value in row.values.items() if isfinite(value)} for row in rows]

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from fmnas.platform.errors import LONGEST, cut
+from fmnas.platform.errors import LONGEST, truncate
 
 EDIT_HINT = "Fix it there, or override a key with -o KEY=VALUE."
 CALL_HINT = "Fix it in the call."
@@ -91,7 +91,7 @@ def _find_keys(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
 
 def _format_key(part: str | int) -> str:
     text = str(part)
-    return cut(text if text.isprintable() and text.strip() == text != "" else repr(text))
+    return truncate(text if text.isprintable() and text.strip() == text != "" else repr(text))
 
 
 def format_count(number: int, noun: str) -> str:
@@ -104,6 +104,6 @@ def format_value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     try:
-        return cut(_VALUES.repr(value))
+        return truncate(_VALUES.repr(value))
     except ValueError:  # Python does not print a whole number of more than 4,300 digits
         return f"a {type(value).__name__} that is too long to show"

@@ -10,7 +10,7 @@ from yaml.nodes import MappingNode, ScalarNode
 
 from fmnas import configs
 from fmnas.platform.config.errors import ask_similar, format_value
-from fmnas.platform.errors import ConfigError, cut, legible
+from fmnas.platform.errors import ConfigError, legible, truncate
 
 
 def read_source(source: str | Path) -> tuple[Path, str]:
@@ -26,7 +26,7 @@ def read_source(source: str | Path) -> tuple[Path, str]:
     except OSError as error:
         reason = str(error.strerror)
     hint = ask_similar(name, list(shipped)) or "give a YAML file, or a shipped configuration, e.g. quickstart"
-    raise ConfigError(f"configuration {cut(str(path))}: {reason}; {hint} (`fmnas list configs`)")
+    raise ConfigError(f"configuration {truncate(str(path))}: {reason}; {hint} (`fmnas list configs`)")
 
 
 def shipped_configs() -> dict[str, str]:
@@ -76,7 +76,9 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str]) -> set[str]:
         key = apply_override(data, text)
         lost = next((earlier for below, earlier in applied.items() if below.startswith(f"{key}.")), None)
         if lost is not None and text.startswith(f"{key}="):
-            raise ConfigError(f"-o {cut(lost)}: the later -o {cut(text)} discards it; swap them, or leave one out")
+            raise ConfigError(
+                f"-o {truncate(lost)}: the later -o {truncate(text)} discards it; swap them, or leave one out"
+            )
         applied[key] = text
     return set(applied)
 
@@ -88,7 +90,7 @@ def apply_override(data: dict[str, Any], text: str) -> str:
     """
     key, equals, yaml_text = text.partition("=")
     appends, key = key.endswith("+"), key.removesuffix("+")
-    flag = f"-o {cut(text)}"
+    flag = f"-o {truncate(text)}"
     if not equals or not key:
         raise ConfigError(f"{flag}: write key=value, e.g. -o budget.evaluations=20")
     value = _load_yaml(yaml_text, flag)

@@ -7,7 +7,7 @@ from typing import Any
 from fmnas.optimizers.optimizer import SearchPlan
 from fmnas.platform.config.errors import format_count, format_value
 from fmnas.platform.config.schema import ALL_PAIRS, Config
-from fmnas.platform.errors import cut
+from fmnas.platform.errors import truncate
 from fmnas.platform.experiment.configuration import diff
 from fmnas.platform.experiment.warm_start import WarmStartData
 from fmnas.platform.problems import problem, resolve_alias
@@ -52,7 +52,7 @@ def _space_differences(ours: Space, theirs: Space) -> Iterator[str]:
     )
     for key in {**first, **second}:
         if first.get(key) != second.get(key):
-            yield f"{key} = {cut(first.get(key, 'none'))} and {cut(second.get(key, 'none'))}"
+            yield f"{key} = {truncate(first.get(key, 'none'))} and {truncate(second.get(key, 'none'))}"
 
 
 def format_cost(config: Config) -> str:

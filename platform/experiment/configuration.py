@@ -18,7 +18,7 @@ from fmnas.platform.config.errors import RESTORE_HINT, format_problems, format_v
 from fmnas.platform.config.load import check_config, find_labels
 from fmnas.platform.config.schema import SIMULATED, Config, OptimizerConfig, TrackingConfig, expand_entry
 from fmnas.platform.config.source import apply_overrides, parse_yaml
-from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
+from fmnas.platform.errors import ConfigError, RunDirectoryError, legible, truncate
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
 from fmnas.platform.problems import is_user_defined
@@ -186,7 +186,7 @@ def announce_user_code(directory: RunDirectory, events: Sequence[Event], notify:
     modules = dict.fromkeys(split_reference(name)[0] for config in configs for name in user_references(config))
     code = [module for module in modules if module not in (IN_MEMORY, RECORDED)]
     if code:
-        notify(f"importing {', '.join(map(cut, code))}, named in {directory.root}")
+        notify(f"importing {', '.join(map(truncate, code))}, named in {directory.root}")
 
 
 def _fixed_differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:

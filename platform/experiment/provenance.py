@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from fmnas.platform.config.schema import Config
-from fmnas.platform.environment import describe_environment, format_driver, is_same_version, provenance
+from fmnas.platform.environment import current_software, describe_environment, format_software, is_same_version
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.events import DriverStarted, DriverWork
 from fmnas.platform.experiment.experiment import Experiment
@@ -136,7 +136,7 @@ def _code_parts(code: CodeType) -> Iterator[str]:
 
 def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted:
     """Return the event of a driver that begins in this process."""
-    return DriverStarted(work, provenance(), at, user_file_hashes(config))
+    return DriverStarted(work, current_software(), at, user_file_hashes(config))
 
 
 def recorded_hashes(ledger: Ledger, key: str) -> frozenset[str]:
@@ -152,10 +152,10 @@ def changes_of_code(state: ExperimentState) -> list[str]:
         for key, digest in user_file_hashes(state.config).items()
         if recorded_hashes(state.ledger, key) - {digest}
     ]
-    now = provenance()
+    now = current_software()
     before = state.ledger.drivers[-1].software if state.ledger.drivers else now
     if not is_same_version(before, now) or before.torch != now.torch:
-        versions = f"{format_driver(before)} before, {format_driver(now)} now"
+        versions = f"{format_software(before)} before, {format_software(now)} now"
         warnings.append(f"resuming with a different version: {versions}; reports say so")
     return warnings
 

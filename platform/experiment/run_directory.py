@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, cut
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, truncate
 from fmnas.search_spaces.files import write_aside
 
 
@@ -89,8 +89,8 @@ def check_links(directory: RunDirectory) -> None:
     for folder in (directory.report, directory.artifacts, directory.checkpoints, directory.models, directory.database):
         if folder.is_symlink() and not folder.resolve().is_relative_to(directory.place.resolve()):
             raise RunDirectoryError(
-                f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory, whose files would be "
-                "replaced: delete the link"
+                f"{folder} is a link to {truncate(str(folder.resolve()))}, outside the run directory, whose files "
+                "would be replaced: delete the link"
             )
 
 
@@ -133,8 +133,8 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
     for needed in (path, directory.journal) if write else ():
         if not os.access(needed, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise RunDirectoryError(
-                f"{cut(str(needed))}: no permission to write: copy the run directory, or ask its owner; `fmnas report` "
-                "can write to another folder with --out DIR"
+                f"{truncate(str(needed))}: no permission to write: copy the run directory, or ask its owner; `fmnas "
+                "report` can write to another folder with --out DIR"
             )
     return directory
 
@@ -163,6 +163,6 @@ def readable(path: Path, how: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         raise RunDirectoryError(
-            f"directory {cut(str(path))} cannot be accessed ({error.strerror}): choose one that you can access "
+            f"directory {truncate(str(path))} cannot be accessed ({error.strerror}): choose one that you can access "
             f"{how}".rstrip()
         ) from None

@@ -14,7 +14,7 @@ from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NonReproducibleError
 from fmnas.optimizers.isolation import same_working_directory
 from fmnas.platform.config.schema import Config
-from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, code_location, one_line
 from fmnas.platform.experiment.configuration import announce_user_code, current_config
 from fmnas.platform.experiment.events import Asked, Event
 from fmnas.platform.experiment.experiment import Experiment, Run, build_experiment
@@ -119,8 +119,8 @@ def calling_optimizer(
         raise
     except BaseException as error:
         raise ExperimentFailed(
-            f"{run.name}: the optimizer failed{task}: {one_line(error)}{own_line(error)}. Fix it and continue; the "
-            "journal has all results"
+            f"{run.name}: the optimizer failed{task}: {one_line(error)}{code_location(error)}. Fix it and continue; "
+            "the journal has all results"
         ) from error
 
 

@@ -122,7 +122,7 @@ class TrialResult:
             "reason": self.reason,
             "lost_seconds": round(self.lost_seconds, 6),
             "device": conditions.device if conditions else "",
-            "arrangement": conditions.way if conditions else "",
+            "arrangement": conditions.label if conditions else "",
             "fallback": self.trial.fallback,
             "note": legible(self.trial.note),
             **self.trial.configuration,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.environment import provenance
+from fmnas.platform.environment import current_software
 from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
 from fmnas.platform.experiment.provenance import DATA_ARRAYS, data_hash, read_environment
 from fmnas.platform.experiment.run_directory import RunDirectory
@@ -73,7 +73,7 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory) -> Tracki
     """Return where an experiment is logged, and what its runs have in common."""
     config, dataset = state.config, state.experiment.problem.dataset
     environment = read_environment(directory)
-    software = state.ledger.drivers[-1].software if state.ledger.drivers else provenance()
+    software = state.ledger.drivers[-1].software if state.ledger.drivers else current_software()
     used = config.data.model_dump_json(exclude={"root"}) + data_hash(directory)
     tags = {
         "problem": display_name(config.problem),

@@ -79,13 +79,13 @@ def ui_environment(uri: str) -> dict[str, str]:
     return {**os.environ, **quick, "MLFLOW_BACKEND_STORE_URI": uri}
 
 
-def open_ui(uri: str, port: int, experiment: str, identity: str, say: Callable[[str], None]) -> None:
-    """Say where the comparison of an experiment is, and become MLflow's UI; of a running server, only say so.
+def open_ui(uri: str, port: int, experiment: str, identity: str, notify: Callable[[str], None]) -> None:
+    """Report where the comparison of an experiment is, and become MLflow's UI; of a running server, only report.
 
     Raises TrackingError if the store does not exist, no server answers, or the port is in use.
     """
     if line := withhold_credentials(uri):
-        say(line)
+        notify(line)
     path = sqlite_path(uri)
     if path is not None and not path.is_file():
         raise TrackingError(f"{path}: MLflow's store does not exist yet; run an experiment first")
@@ -97,12 +97,12 @@ def open_ui(uri: str, port: int, experiment: str, identity: str, say: Callable[[
         reason = redact(f"{type(error).__name__}: {error}")
         raise TrackingError(f"tracking.uri = {redact(uri)!r}: MLflow's store does not answer: {reason}") from None
     url = re.sub("//[^/]*@", "//", uri) if is_server(uri) else f"http://{LOOPBACK}:{port}"
-    say(f"MLflow UI: {view_link(url, existing.experiment_id, identity) if existing else url}")
+    notify(f"MLflow UI: {view_link(url, existing.experiment_id, identity) if existing else url}")
     if is_server(uri):
         return
     with socket.socket() as probe:
         if probe.connect_ex((LOOPBACK, port)) == 0:
             raise TrackingError(f"--port {port}: it is in use; choose a different one, e.g. --port {port + 1}")
-    say("Ctrl-C stops it.")
+    notify("Ctrl-C stops it.")
     sys.stdout.flush()
     os.execve(sys.executable, ui_command(port), ui_environment(uri))

@@ -41,12 +41,12 @@ class ReportSource(NamedTuple):
 
 
 def write_report_of(
-    roots: Sequence[Path], out: Path | None, say: Callable[[str], None]
+    roots: Sequence[Path], out: Path | None, notify: Callable[[str], None]
 ) -> tuple[Summary | ProblemsSummary, RunDirectory]:
     """Write the report of run directories; return its summary and the folder of summary.json and report/.
 
     Directories of one problem are merged; if there are several problems, the report is over these.
-    out: that folder; None: the run directory itself if there is one, else runs/report-NAMES. say: receives a line as
+    out: that folder; None: the run directory itself if there is one, else runs/report-NAMES. notify: receives a line as
     each step begins. Raises RunDirectoryError if the directories cannot be compared, or if `out` holds anything but an
     earlier report, which is checked before anything is read.
     """
@@ -62,8 +62,8 @@ def write_report_of(
     if len(inputs) > 1:
         sources = [some[0] for some in problems.values()]
         inputs = [_remark_on_options(report, sources[0], other) for report, other in zip(inputs, sources, strict=True)]
-        return write_problems_files(folder, inputs, say), folder
-    return write_report_files(folder, inputs[0], say), folder
+        return write_problems_files(folder, inputs, notify), folder
+    return write_report_files(folder, inputs[0], notify), folder
 
 
 def load_report_input(roots: Sequence[Path]) -> ReportInput:

@@ -13,7 +13,7 @@ from fmnas.comparison.latex import problems_latex, results_latex
 from fmnas.comparison.problems_report import ProblemsSummary, write_problems_report
 from fmnas.comparison.report import compute_results, write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.environment import format_driver
+from fmnas.platform.environment import format_software
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
 from fmnas.platform.experiment.events import DriverWork
@@ -32,7 +32,7 @@ PAGE_FILES = (
     *("results.csv", "curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf", TABLES),
 )
 """Files that the page links to, relative to it."""
-OPTIONAL_STOPPING_NOTE = (
+EXTENSION_NOTE = (
     "p-values are valid for a number of repeats and evaluations that was fixed before any result was seen; this "
     "experiment was extended afterwards, which makes false positives more likely."
 )
@@ -52,20 +52,20 @@ def report_input(directory: RunDirectory, state: ExperimentState) -> ReportInput
     return ReportInput(trials_table(ended, state.experiment.problem.seeds), context_of(directory, state))
 
 
-def write_results(directory: RunDirectory, state: ExperimentState, say: Callable[[str], None]) -> Summary:
-    """Write the report of an experiment and return its summary. say: receives a line as each step begins."""
+def write_results(directory: RunDirectory, state: ExperimentState, notify: Callable[[str], None]) -> Summary:
+    """Write the report of an experiment and return its summary. notify: receives a line as each step begins."""
     write_retrained(directory, state.ledger)
-    return write_report_files(directory, report_input(directory, state), say)
+    return write_report_files(directory, report_input(directory, state), notify)
 
 
-def write_report_files(directory: RunDirectory, results: ReportInput, say: Callable[[str], None]) -> Summary:
+def write_report_files(directory: RunDirectory, results: ReportInput, notify: Callable[[str], None]) -> Summary:
     """Write trials.csv, summary.json and report/ into a folder, and return the summary.
 
-    say: receives a line as each step begins. Raises ExperimentFailed if the files cannot be written.
+    notify: receives a line as each step begins. Raises ExperimentFailed if the files cannot be written.
     """
-    say("writing tables")
+    notify("writing tables")
     write_text(directory.trials, results.trials.to_csv(index=False))
-    say("drawing figures and writing the page")
+    notify("drawing figures and writing the page")
     try:
         summary = write_report(results.trials, results.context, directory.report)
     except ReportNotWritten as error:
@@ -76,7 +76,7 @@ def write_report_files(directory: RunDirectory, results: ReportInput, say: Calla
 
 
 def write_problems_files(
-    directory: RunDirectory, inputs: Sequence[ReportInput], say: Callable[[str], None]
+    directory: RunDirectory, inputs: Sequence[ReportInput], notify: Callable[[str], None]
 ) -> ProblemsSummary:
     """Write the report over several problems and its summary.json; return the summary. inputs: one for each problem.
 
@@ -84,7 +84,7 @@ def write_problems_files(
     else the first of the first configuration: it never depends on results. Raises RunDirectoryError for problems that
     cannot be compared, and ExperimentFailed if the files cannot be written.
     """
-    say(f"comparing optimizers over {len(inputs)} problems")
+    notify(f"comparing optimizers over {len(inputs)} problems")
     hypotheses = {report.context.hypotheses for report in inputs}
     chosen = hypotheses.pop() if len(hypotheses) == 1 else ALL
     reference = inputs[0].context.runs[0].optimizer if chosen == ALL else chosen
@@ -141,7 +141,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
 def _version_notes(state: ExperimentState) -> list[Remark]:
     """Return a note if drivers of several versions of fmnas or torch worked at the experiment."""
     drivers = [driver.software for driver in state.ledger.drivers if driver.work == DriverWork.EXPERIMENT]
-    versions = list(dict.fromkeys(map(format_driver, drivers)))
+    versions = list(dict.fromkeys(map(format_software, drivers)))
     return [Remark(f"Run with several versions: {', then '.join(versions)}.")] if len(versions) > 1 else []
 
 
@@ -156,7 +156,7 @@ def _extension_notes(state: ExperimentState) -> list[Remark]:
         notes += [Remark(text, label) for label, text in budgets.items() if label in labels]
     results_seen = any(n_ended for _, n_ended in state.ledger.extensions)
     has_tests = config.repeats > 1 and len(config.optimizers) > 1
-    return [*notes, Remark(OPTIONAL_STOPPING_NOTE)] if results_seen and has_tests else notes
+    return [*notes, Remark(EXTENSION_NOTE)] if results_seen and has_tests else notes
 
 
 def _outdated_notes(state: ExperimentState) -> list[Remark]:

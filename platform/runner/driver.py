@@ -134,10 +134,10 @@ class Driver:
         Raises KeyboardInterrupt at the third stop request.
         """
         status, reason = Ending.INTERRUPTED, ""
-        self.stop.heeded = True
+        self.stop.is_checked = True
         try:
             self._waiting.extend(self._source.unfinished_jobs(self))
-            while not (self.is_stopping() and self.stop.over(self._workers.grace_seconds)):
+            while not (self.is_stopping() and self.stop.must_abandon(self._workers.grace_seconds)):
                 self._fill()
                 has_more = bool(self._waiting) or self._source.has_more()
                 is_waiting_for_workers = has_more and self._pool.capacity == 0 and not self.is_stopping()
@@ -152,7 +152,7 @@ class Driver:
         except ExperimentFailed as error:
             status, reason = Ending.FAILED, str(error)
         finally:
-            self.stop.heeded = False
+            self.stop.is_checked = False
         try:
             for event in self._source.closing_events([*self._running.values()], status, reason, self.clock):
                 self.record(event)

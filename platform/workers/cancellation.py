@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fmnas.platform.errors import BreakOff
+from fmnas.platform.errors import Interruption
 
 CHECK_SECONDS = 0.2
 """How often interruptible work is checked."""
@@ -21,46 +21,46 @@ RETRY_SECONDS = 10.0
 class StopRequest:
     """Requests to stop the driver: after one it starts nothing new, after two it stops at once.
 
-    heeded: whether the driver's loop runs, which checks this. elapsed: monotonic seconds. since: of the first request.
+    is_checked: whether the driver's loop checks this. elapsed: monotonic seconds. since: of the first request.
     """
 
     count: int = 0
-    heeded: bool = False
+    is_checked: bool = False
     elapsed: Callable[[], float] = time.monotonic
     since: float = field(default=math.inf, init=False)
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Add a request."""
         self.count += 1
         self.since = min(self.since, self.elapsed())
 
-    def over(self, grace_seconds: float) -> bool:
+    def must_abandon(self, grace_seconds: float) -> bool:
         """Whether running work must be abandoned: after a second request, or after the grace time."""
         return self.count > 1 or self.elapsed() >= self.since + grace_seconds
 
 
-class Stopped(BreakOff):
+class Stopped(Interruption):
     """Raised in work that a stop request ends."""
 
 
-class PastDeadline(BreakOff):
+class DeadlineExceeded(Interruption):
     """Raised in work that has run past its deadline."""
 
 
 def deadline(seconds: float) -> Callable[[], None]:
-    """Return a check that raises PastDeadline once `seconds`, which may be infinite, have passed from now."""
+    """Return a check that raises DeadlineExceeded once `seconds`, which may be infinite, have passed from now."""
     ends = time.monotonic() + seconds
 
     def check() -> None:
         if time.monotonic() > ends:
-            raise PastDeadline
+            raise DeadlineExceeded
 
     return check
 
 
 @contextmanager
 def interruptible(check: Callable[[], None], grace_seconds: float = 0.0) -> Iterator[None]:
-    """Call `check` every CHECK_SECONDS while the block runs; a BreakOff that it raises is raised in the block.
+    """Call `check` every CHECK_SECONDS while the block runs; a Interruption that it raises is raised in the block.
 
     It is raised `grace_seconds` after `check` first raised, between two of Python's own instructions, so a long call
     into C ends first. If the block swallows it, as finalizers do, it is raised again after RETRY_SECONDS. Only the main
@@ -75,7 +75,7 @@ def interruptible(check: Callable[[], None], grace_seconds: float = 0.0) -> Iter
         nonlocal due
         try:
             check()
-        except BreakOff:
+        except Interruption:
             due = min(due, time.monotonic() + grace_seconds)
             if is_running and time.monotonic() >= due:
                 signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS, RETRY_SECONDS)
@@ -103,8 +103,8 @@ def stop_on_signals(only: signal.Signals | None = None) -> Iterator[StopRequest]
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
-        stop.ask()
-        if stop.count > (2 if stop.heeded else 0):
+        stop.request()
+        if stop.count > (2 if stop.is_checked else 0):
             raise KeyboardInterrupt
 
     handled = [signal.SIGINT, signal.SIGTERM]

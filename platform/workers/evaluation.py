@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fmnas.platform.errors import LET_THROUGH, BreakOff, ExperimentFailed, legible, one_line, own_line
-from fmnas.platform.workers.cancellation import PastDeadline, interruptible
+from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, Interruption, code_location, legible, one_line
+from fmnas.platform.workers.cancellation import DeadlineExceeded, interruptible
 from fmnas.platform.workers.pool import FailedEvaluation, Outcome, timed_out
 from fmnas.platform.workers.system_metrics import SystemMonitor
 from fmnas.search_spaces import Conditions, Evaluation, Trial
@@ -38,12 +38,12 @@ def evaluate_trial(
     monitor: SystemMonitor | None = None,
     on_error: Callable[[Exception], None] = lambda error: None,
 ) -> Outcome:
-    """Return the validated evaluation, or why it failed. It raises every BreakOff but PastDeadline.
+    """Return the validated evaluation, or why it failed. It raises every Interruption but DeadlineExceeded.
 
     report: called after each epoch of each training, with the sum of epochs over all trainings.
-    check: raises a BreakOff once the trial must end; a trainer that takes `stop` then ends by itself.
+    check: raises a Interruption once the trial must end; a trainer that takes `stop` then ends by itself.
     seconds: the deadline, for the reason. on_error: called with the exception of a trial that failed.
-    interrupt: whether to raise the BreakOff inside a trainer that does not end by itself.
+    interrupt: whether to raise the Interruption inside a trainer that does not end by itself.
     monitor: measures what the trial uses of the machine.
     Raises ExperimentFailed if a recorded problem lacks the configuration: no result can be made up for it.
     """
@@ -52,7 +52,7 @@ def evaluate_trial(
         with _restore_settings(), measuring as metrics:
             evaluation = _call_trainer(trainer, trial, report, check, interrupt)
         return replace(evaluation, system_metrics=metrics) if monitor else evaluation
-    except PastDeadline:
+    except DeadlineExceeded:
         return timed_out(seconds)
     except NotRecordedError as error:
         raise ExperimentFailed(f"trial {trial.id}: {error}") from None
@@ -82,7 +82,7 @@ def _call_trainer(
     except (Exception, *LET_THROUGH):
         raise
     except BaseException as error:  # e.g. SystemExit, which would end this process silently
-        raise TrainingFailedError(f"{one_line(error)}{own_line(error)}") from error
+        raise TrainingFailedError(f"{one_line(error)}{code_location(error)}") from error
 
 
 def _sum_epochs(report: Callable[[int], None]) -> Callable[[int, int, float], None]:
@@ -99,7 +99,7 @@ def _stop_callback(check: Callable[[], None]) -> Callable[[], bool]:
     def stop() -> bool:
         try:
             check()
-        except BreakOff:
+        except Interruption:
             return True
         return False
 

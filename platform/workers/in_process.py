@@ -68,7 +68,7 @@ class InProcessPool:
         check_deadline = deadline(self._seconds)
 
         def check() -> None:
-            if self._stop.over(self._grace):
+            if self._stop.must_abandon(self._grace):
                 raise Stopped
             check_deadline()
 

@@ -80,12 +80,12 @@ def test_the_best_is_the_least_full_objective(results: RunResults) -> None:
 
 def test_the_best_of_an_unfinished_experiment_may_be_later_than_the_comparison(results: RunResults) -> None:
     """One optimizer has a single trial per run; the best of the other one is not its first."""
-    findings = results.findings
-    table = findings.trials
+    report_input = results.report_input
+    table = report_input.trials
     late = results.best("random")
     kept = table[(table["optimizer"] == "random") | (table["trial"] == 0)].copy()
     kept.loc[(kept["run"] == late.run) & (kept["trial"] == 5), "objective"] = -1.0
-    unfinished = RunResults(replace(findings, trials=kept, context=replace(findings.context, finished=False)))
+    unfinished = RunResults(replace(report_input, trials=kept, context=replace(report_input.context, finished=False)))
     assert unfinished.summary.optimizers["random"].best > -1.0
     best = unfinished.best()
     assert (best.optimizer, best.run, best.trial, best.objective) == ("random", late.run, 5, -1.0)
@@ -134,8 +134,8 @@ def test_what_a_notebook_shows_is_the_final_table_and_escaped(results: RunResult
     assert {results.summary.headline, results.summary.caution, "random", "mean objective"} <= set(cells)
     assert "its error" not in cells, "a function has none"
     assert results.summary.headline in repr(results)
-    context = replace(results.findings.context, remarks=[Remark("<script>alert(1)</script>")])
-    strange = RunResults(replace(results.findings, context=context))
+    context = replace(results.report_input.context, remarks=[Remark("<script>alert(1)</script>")])
+    strange = RunResults(replace(results.report_input, context=context))
     assert "<script>" not in strange._repr_html_()
     assert "&lt;script&gt;" in strange._repr_html_()
 

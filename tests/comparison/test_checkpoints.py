@@ -5,7 +5,13 @@ import pytest
 from scipy.stats import sem
 
 from fmnas.comparison import Budget, anytime_curves, ledger_table
-from fmnas.comparison.analysis.checkpoints import checkpoints, common_epochs, final_table, mean_ranks, values_at
+from fmnas.comparison.analysis.checkpoints import (
+    checkpoints,
+    common_epochs,
+    final_table,
+    rank_within_repeats,
+    values_at,
+)
 from fmnas.comparison.analysis.curves import mean_curve
 from fmnas.comparison.analysis.trials import PlannedRun
 
@@ -46,18 +52,18 @@ def test_checkpoints_by_hand(make_table):
 
 
 def test_ranks_share_ties_and_need_a_shared_repeat():
-    assert mean_ranks({"a": {0: 0.3}, "b": {0: 0.1 + 0.2}, "c": {0: 0.1}}) == {"a": 2.5, "b": 2.5, "c": 1.0}
-    assert mean_ranks({"a": {0: 1.0}, "b": {1: 1.0}}) == {}
-    assert mean_ranks({}) == {}
+    assert rank_within_repeats({"a": {0: 0.3}, "b": {0: 0.1 + 0.2}, "c": {0: 0.1}}) == {"a": 2.5, "b": 2.5, "c": 1.0}
+    assert rank_within_repeats({"a": {0: 1.0}, "b": {1: 1.0}}) == {}
+    assert rank_within_repeats({}) == {}
 
 
 def test_an_optimizer_without_a_value_ranks_behind_all_others():
-    assert mean_ranks({"a": {0: NAN, 1: 2.0}, "b": {0: 9.0, 1: 1.0}, "c": {0: NAN, 1: 3.0}}) == {
+    assert rank_within_repeats({"a": {0: NAN, 1: 2.0}, "b": {0: 9.0, 1: 1.0}, "c": {0: NAN, 1: 3.0}}) == {
         "a": 2.25,
         "b": 1.0,
         "c": 2.75,
     }
-    assert mean_ranks({"a": {0: NAN}, "b": {0: NAN}}) == {}
+    assert rank_within_repeats({"a": {0: NAN}, "b": {0: NAN}}) == {}
 
 
 def test_fractions_of_epochs_that_add_up_to_the_budget_are_within_it(make_table):

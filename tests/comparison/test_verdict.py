@@ -13,7 +13,7 @@ from fmnas.comparison import Budget, anytime_curves, ledger_table
 from fmnas.comparison.analysis.checkpoints import FinalNumbers, FinalTable, final_table
 from fmnas.comparison.analysis.paired_tests import compare
 from fmnas.comparison.analysis.trials import PlannedRun
-from fmnas.comparison.analysis.verdict import OPTIONAL_STOPPING_NOTE, ORDER_NOTE, caution, headline
+from fmnas.comparison.analysis.verdict import INTERIM_NOTE, ORDER_NOTE, caution, headline
 from fmnas.comparison.summary import ReportContext, summarise
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -186,12 +186,12 @@ def test_the_same_values_in_another_order_have_no_leader():
 def test_an_early_look_at_the_tests_gets_a_warning(make_table):
     runs = {(name, r): [1.0 + r / 10 + (name == "b")] * 2 for name in "ab" for r in range(3)}
     _, early = texts_of(make_table(runs))
-    assert OPTIONAL_STOPPING_NOTE in early
+    assert INTERIM_NOTE in early
     assert "at 50 of 75 epochs" in early
     _, at_end = texts_of(make_table({key: [*run, 1.0] for key, run in runs.items()}))
-    assert OPTIONAL_STOPPING_NOTE not in at_end
+    assert INTERIM_NOTE not in at_end
     _, without_test = texts_of(make_table({("a", 0): [1.0], ("b", 0): [2.0]}))
-    assert OPTIONAL_STOPPING_NOTE not in without_test
+    assert INTERIM_NOTE not in without_test
 
 
 def test_an_optimizer_that_has_not_begun_is_named(make_table):
@@ -203,10 +203,10 @@ def test_an_optimizer_that_has_not_begun_is_named(make_table):
     def caution_with(**context):
         return summarise(trials, curves, ledger, ReportContext("n", "p", BUDGET, {}, "", **context)).caution
 
-    assert caution_with(runs=runs).startswith(f"Not all runs of c have begun. {OPTIONAL_STOPPING_NOTE}")
+    assert caution_with(runs=runs).startswith(f"Not all runs of c have begun. {INTERIM_NOTE}")
     for text in (caution_with(runs=runs[:14]), caution_with(runs=runs, finished=True), caution_with()):
         assert "have begun" not in text
-        assert OPTIONAL_STOPPING_NOTE not in text
+        assert INTERIM_NOTE not in text
 
 
 def test_the_cost_of_a_problem_without_epochs_is_in_evaluations():

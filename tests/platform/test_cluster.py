@@ -135,7 +135,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
         (lambda ended: pool.capacity == 4, lambda: os.kill(raylet(second), signal.SIGKILL)),
         (lambda ended: pool.capacity == 3, freeze),
         (lambda ended: pool.capacity == 1, lambda: send(frozen, signal.SIGCONT)),
-        (lambda ended: ended == 8, stop.ask),
+        (lambda ended: ended == 8, stop.request),
     ]
     script = Scripted(tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:

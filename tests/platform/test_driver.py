@@ -126,7 +126,7 @@ def test_a_stop_starts_nothing_new_and_waits_for_what_runs(tmp_path: Path) -> No
 
     def stop_at_the_fourth(job: Job) -> str:
         if job.trial.id == 3:
-            stop.ask()
+            stop.request()
         return "finish"
 
     status, state, _ = drive(configured(optimizers=["random"]), tmp_path / "j", fate=stop_at_the_fourth, stop=stop)
@@ -174,7 +174,7 @@ def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(
     stop, config, ask = StopRequest(), configured(optimizers=["random"]), Optimizer.ask
 
     def ask_while_stopped(self: Optimizer) -> Any:
-        stop.ask()
+        stop.request()
         return ask(self)
 
     with monkeypatch.context() as patch:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fmnas.platform.experiment.observer import mean_epochs_done
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers import evaluation
-from fmnas.platform.workers.cancellation import CHECK_SECONDS, PastDeadline, Stopped, StopRequest, deadline
+from fmnas.platform.workers.cancellation import CHECK_SECONDS, DeadlineExceeded, Stopped, StopRequest, deadline
 from fmnas.platform.workers.evaluation import evaluate_trial, validate_evaluation, warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import FailedEvaluation, timed_out
@@ -70,7 +70,7 @@ class Forwarding:
 
 
 def raise_past_deadline() -> None:
-    raise PastDeadline
+    raise DeadlineExceeded
 
 
 def raise_stopped() -> None:

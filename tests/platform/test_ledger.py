@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, ledger_table
 from fmnas.comparison.analysis.trials import typed_trials
-from fmnas.platform.environment import provenance
+from fmnas.platform.environment import current_software
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.events import (
     FORMAT,
@@ -62,7 +62,7 @@ def finish(number: int, attempt: int, at: float) -> Finished:
 
 
 def driver(work: DriverWork, at: float) -> DriverStarted:
-    return DriverStarted(work, provenance(), at)
+    return DriverStarted(work, current_software(), at)
 
 
 DRIVER = driver(DriverWork.EXPERIMENT, 999.0)

@@ -12,7 +12,7 @@ from support import events_of, write_journal
 
 from fmnas.platform import environment
 from fmnas.platform.cli import main
-from fmnas.platform.environment import format_driver, is_same_version, provenance
+from fmnas.platform.environment import current_software, format_software, is_same_version
 from fmnas.platform.experiment.events import FORMAT, Begun, DriverStarted
 from fmnas.platform.experiment.journal import read_journal
 
@@ -45,7 +45,7 @@ def drivers(out: Path) -> list[DriverStarted]:
 def test_every_driver_is_recorded_and_a_finished_experiment_has_no_more(finished: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(finished, tmp_path / "run"))
     (driver,) = drivers(out)
-    assert (driver.software, driver.work) == (provenance(), "experiment")
+    assert (driver.software, driver.work) == (current_software(), "experiment")
     assert main(["resume", str(out)]) == 0
     assert len(drivers(out)) == 1
 
@@ -54,12 +54,12 @@ def test_every_driver_is_recorded_and_a_finished_experiment_has_no_more(finished
 def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
     cut: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
 ) -> None:
-    other = replace(provenance(), **change)
-    monkeypatch.setattr("fmnas.platform.experiment.provenance.provenance", lambda: other)
+    other = replace(current_software(), **change)
+    monkeypatch.setattr("fmnas.platform.experiment.provenance.current_software", lambda: other)
     assert main(["resume", str(cut), "--progress", "lines"]) == 0
-    assert f"{format_driver(other)} now" in capsys.readouterr().out
+    assert f"{format_software(other)} now" in capsys.readouterr().out
     first, second = (driver.software for driver in drivers(cut))
-    assert (first, second) == (provenance(), other)
+    assert (first, second) == (current_software(), other)
     page = (cut / "report" / "index.html").read_text()
     for number, software in ((1, first), (2, second)):
         for name in ("fmnas", "torch", "cpu"):
@@ -114,7 +114,7 @@ def test_a_file_that_is_not_the_truth_may_be_lost_or_torn(
 
 
 def test_a_version_is_that_of_fmnas_and_its_commit() -> None:
-    own = provenance()
+    own = current_software()
     assert is_same_version(own, replace(own, host="elsewhere", torch="1.0"))
     assert not is_same_version(own, replace(own, commit="f" * 40))
 
@@ -143,14 +143,14 @@ def test_git_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(arguments)
         return subprocess.CompletedProcess(arguments, 0, "1a2b3c4d\n", "")
 
-    functions = (environment.commit, environment.repository, environment.provenance)
+    functions = (environment.commit, environment.repository, environment.current_software)
     for function in functions:
         function.cache_clear()
     monkeypatch.setattr("subprocess.run", run)
     monkeypatch.setattr("pathlib.Path.exists", lambda _: True)
     monkeypatch.setattr(environment, "_gpus", list)
     try:
-        assert environment.describe_environment()["commit"] == provenance().commit == "1a2b3c4d"
+        assert environment.describe_environment()["commit"] == current_software().commit == "1a2b3c4d"
         environment.describe_environment()
         assert [arguments[3] for arguments in asked].count("describe") == 1
         assert len(asked) == len(set(map(tuple, asked)))

@@ -134,7 +134,7 @@ def test_every_incumbent_is_trained_once_and_is_a_row() -> None:
     assert retraining.run() == (Ending.FINISHED, "")
     assert [job.run for job in retraining.pool.submitted] == list(retraining.state.ledger.runs)
     assert (retraining.count(RetrainingStarted), retraining.count(Retrained)) == (4, 4)
-    assert not retraining.context.stop.heeded
+    assert not retraining.context.stop.is_checked
     table = retrained_table(retraining.state.ledger)
     assert table is not None
     assert table.to_dict("records")[3] == {

@@ -181,7 +181,7 @@ def test_a_stopped_simulation_continues_as_if_it_had_not_been(tmp_path: Path) ->
     whole = simulate(config, tmp_path / "whole")
     context = RunContext()
     stopped = run_experiment(
-        config, RunDirectory(tmp_path / "run"), replace(context, observers=[StopAfter(4, context.stop.ask)])
+        config, RunDirectory(tmp_path / "run"), replace(context, observers=[StopAfter(4, context.stop.request)])
     )
     assert (stopped.status, len(stopped.state.ledger.results)) == (Ending.INTERRUPTED, 4)
     assert len(list(stopped.state.ledger.cancelled_results())) == 5, "at once: nothing runs to its end meanwhile"

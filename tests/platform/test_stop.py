@@ -23,7 +23,7 @@ from fmnas.platform.experiment.events import Asked, Cancelled, DriverStarted, En
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.workers.cancellation import (
     CHECK_SECONDS,
-    PastDeadline,
+    DeadlineExceeded,
     Stopped,
     StopRequest,
     deadline,
@@ -44,21 +44,21 @@ ENDLESS = 1_000_000
 def test_the_first_request_gives_time_and_the_second_none() -> None:
     now = 100.0
     stop = StopRequest(elapsed=lambda: now)
-    assert not stop.over(5.0)
-    stop.ask()
-    assert not stop.over(5.0)
+    assert not stop.must_abandon(5.0)
+    stop.request()
+    assert not stop.must_abandon(5.0)
     now = 105.0
-    assert stop.over(5.0)
-    assert not stop.over(6.0)
-    stop.ask()
-    assert stop.over(6.0)
+    assert stop.must_abandon(5.0)
+    assert not stop.must_abandon(6.0)
+    stop.request()
+    assert stop.must_abandon(6.0)
 
 
 def test_the_loop_takes_two_signals_and_any_other_work_none() -> None:
     with stop_on_signals() as stop:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-        stop.count, stop.heeded = 0, True
+        stop.count, stop.is_checked = 0, True
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         assert stop.count == 2
@@ -75,7 +75,7 @@ def test_a_sighup_that_nohup_ignores_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         with stop_on_signals() as stop:
-            stop.heeded = True
+            stop.is_checked = True
             signal.raise_signal(signal.SIGHUP)
             assert stop.count == 1
     finally:
@@ -87,7 +87,7 @@ def raise_stopped() -> None:
 
 
 def past_deadline() -> None:
-    raise PastDeadline
+    raise DeadlineExceeded
 
 
 def test_a_block_is_interrupted_when_the_check_raises_and_only_then() -> None:
@@ -106,20 +106,20 @@ def test_an_interrupted_block_has_time_to_end_and_is_interrupted_again_if_it_doe
     cleaned_up = []
 
     def swallow() -> None:
-        with suppress(PastDeadline):
+        with suppress(DeadlineExceeded):
             time.sleep(60)
         time.sleep(2 * CHECK_SECONDS)
         cleaned_up.append(True)
         time.sleep(60)
 
-    with pytest.raises(PastDeadline), interruptible(past_deadline):
+    with pytest.raises(DeadlineExceeded), interruptible(past_deadline):
         swallow()
     assert cleaned_up
 
 
 def test_a_block_is_interrupted_after_its_grace_time() -> None:
     start = time.monotonic()
-    with pytest.raises(PastDeadline), interruptible(past_deadline, CHECK_SECONDS):
+    with pytest.raises(DeadlineExceeded), interruptible(past_deadline, CHECK_SECONDS):
         time.sleep(60)
     assert time.monotonic() >= start + 2 * CHECK_SECONDS
 
@@ -145,7 +145,7 @@ def test_a_deadline_has_passed_after_its_seconds_and_not_before(seconds: float, 
         check, never = deadline(seconds), deadline(math.inf)
         patch.setattr("fmnas.platform.workers.cancellation.time", SimpleNamespace(monotonic=lambda: passed))
         never()
-        with pytest.raises(PastDeadline) if passed > seconds else nullcontext():
+        with pytest.raises(DeadlineExceeded) if passed > seconds else nullcontext():
             check()
 
 

@@ -325,7 +325,7 @@ def test_an_evaluation_records_how_and_where_it_was_trained(
 def test_the_smoke_test_trains_as_a_trial_does(gpu: StubGpu) -> None:
     conditions = smoke_test_device("cuda:1")
     assert conditions is not None
-    assert (conditions.way, conditions.device) == ("stacked (captured)", "Stub 3000")
+    assert (conditions.label, conditions.device) == ("stacked (captured)", "Stub 3000")
     gpu.sticky = ILLEGAL
     with pytest.raises(DeviceFailedError, match="cuda:1"):
         smoke_test_device("cuda:1")

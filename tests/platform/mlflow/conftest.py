@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from fmnas.platform.environment import provenance
+from fmnas.platform.environment import current_software
 from fmnas.platform.experiment.events import (
     FORMAT,
     Asked,
@@ -56,7 +56,9 @@ class LoggedExperiment:
             artifacts=self.directory.artifacts,
             is_own=True,
         )
-        self.append(Begun("abc", FORMAT, CONFIG, 500.0), DriverStarted(DriverWork.EXPERIMENT, provenance(), 500.0))
+        self.append(
+            Begun("abc", FORMAT, CONFIG, 500.0), DriverStarted(DriverWork.EXPERIMENT, current_software(), 500.0)
+        )
 
     def append(self, *events: Event) -> None:
         """Append to the journal."""

@@ -22,7 +22,7 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers import factory
-from fmnas.platform.workers.cancellation import PastDeadline, StopRequest
+from fmnas.platform.workers.cancellation import DeadlineExceeded, StopRequest
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.in_process import InProcessPool
 from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Pool, timed_out
@@ -128,7 +128,7 @@ class Greedy:
             raise ValueError(f"of the trial, with {memory}") from error
 
 
-@pytest.mark.parametrize("error", [RuntimeError, PastDeadline])
+@pytest.mark.parametrize("error", [RuntimeError, DeadlineExceeded])
 def test_a_worker_gives_back_the_memory_of_a_job_without_a_result_at_once(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
