@@ -91,10 +91,11 @@ def problem_results_of(all_taken: Sequence[Taken]) -> list[ProblemResults]:
     """Return the incumbents after 1 to EVALUATIONS [K, R, E], by their first DIGITS digits; empty without two problems.
 
     Of several tables of a problem that with the most optimizers counts, and of the optimizers those that all have.
+    A table of fewer evaluations is left out.
     """
     tables: dict[str, Taken] = {}
     for taken in sorted(all_taken, key=lambda taken: len(taken.facts.optimizers)):
-        if REFERENCE in taken.facts.optimizers and not taken.facts.optimizers[REFERENCE].superseded:
+        if _is_complete(taken, REFERENCE) and not taken.facts.optimizers[REFERENCE].superseded:
             tables[taken.facts.problem] = taken
     names = [name for name in _labels(all_taken) if all(_is_complete(taken, name) for taken in tables.values())]
     if len(tables) < 2 or len(names) < 2:

@@ -4,11 +4,12 @@
         [--evaluations N] [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
     python benchmarks/suite.py table FILE [FILE ...] [--reference METHOD] [--methods METHOD ...]
 
-The halves were fixed by name before any method was run on them. Each run starts from ten random points, the same for
-all methods. --workers: trials pending together; the oldest finishes first. --noise: the standard deviation of an error
-on each observed objective, as a share of the range of 1,000 random points' inner 80%; what counts is the value without
-it, of the trial that looked best. FILE is a CSV with a row per run; given again, it is continued, with its seeds, which
-are drawn from the operating system's entropy when it begins.
+The halves were fixed by name before the suite was run; the problems that are not of suite_functions.py had been run
+before, with earlier defaults of BO-FM. Each run starts from ten random points, the same for all methods. --workers:
+trials pending together; the oldest finishes first. --noise: the standard deviation of an error on each observed
+objective, as a share of the range of 1,000 random points' inner 80%; what counts is the value without it, of the trial
+that looked best. FILE is a CSV with a row per run; given again, it is continued, with its seeds, which are drawn from
+the operating system's entropy when it begins.
 
 `table` prints mean ranks over problems with 95% intervals; log10 of the normalised regret and data profiles: the share
 of runs whose normalised regret is at most a tolerance; the sign-flip tests of the reference against each other method,

@@ -1,7 +1,7 @@
 """Problems of the suite (suite.py): functions of the field, shifted and permuted, and a few of our own.
 
-Each function's real variables are shifted, its nominal ones are permuted, both drawn once from a fixed seed. `fmnas`
-takes each by its name, as benchmarks/suite_functions.py:levy.
+The real variables of the published functions are shifted, their nominal ones permuted, both drawn once from a fixed
+seed. `fmnas` takes each by its name, as benchmarks/suite_functions.py:levy.
 
 | problem | real | ordinal (values) | nominal (values) | structure |
 |---|---|---|---|---|
