@@ -22,6 +22,8 @@ CHOSEN_ON = (
     *("pressure_vessel", "pressure_vessel_constrained", "environmental_model", "environmental_model_correct"),
 )
 """Problems on which something of bo-fm's default was chosen (suite.py's DESIGN), and variants of these."""
+DECIDED_ON = ("dt_wine", "maxsat", "pest_control", "speed_reducer_constrained", "mivabo_gaussian_at_most_2")
+"""Others, on which it was decided, with other seeds, which parts of the default stay (suite.py's VALIDATION)."""
 WIDTH = 120
 PICTURES = ("mean_ranks", "critical_difference")
 
@@ -49,7 +51,32 @@ def overall_table(all_taken: Sequence[Taken]) -> str:
     rest = f"Left out on the right: {', '.join(left_out)}." + f" Not in all tables: {', '.join(partial)}." * bool(
         partial
     )
-    return "\n".join([*lines, "", fill(f"{rest} {_nemenyi(problems)}", WIDTH, break_on_hyphens=False)])
+    return "\n".join(
+        [*lines, "", fill(f"{rest} {_nemenyi(problems)}", WIDTH, break_on_hyphens=False), _untouched(others)]
+    )
+
+
+def _untouched(others: Sequence[ProblemResults]) -> str:
+    """Return the first ranks, and what is shown, without DECIDED_ON; empty without enough problems."""
+    problems = [problem for problem in others if problem.name not in DECIDED_ON]
+    if len(problems) < 2 or len(problems) == len(others):
+        return ""
+    ranks = mean_ranks(problems).set_index("optimizer").sort_values("mean", kind="stable")
+    until = list(ranks.index).index(REFERENCE) + 1
+    first = [
+        f"{name} {row['mean']:.1f} ({row['low']:.1f} to {row['high']:.1f})" for name, row in ranks[:until].iterrows()
+    ]
+    tests = sorted(compare_overall(problems, REFERENCE), key=lambda test: -test.p_corrected)
+    shown = [test.other for test in tests if test.verdict]
+    hidden = [f"{test.other} ({format_p(test)})" for test in tests if not test.verdict]
+    pairs = sum(problem.incumbents.shape[1] for problem in problems)
+    text = (
+        f"{', '.join(problem.name for problem in others if problem.name in DECIDED_ON)} had a part in deciding which "
+        f"parts of the default stay. On the other {len(problems)}, {pairs} pairs, the mean ranks are "
+        f"{', '.join(first)}. {REFERENCE} is shown to differ from {', '.join(shown) or 'none'}, and not (p in brackets) from "
+        f"{', '.join(hidden)}."
+    )
+    return "\n" + fill(text, WIDTH, break_on_hyphens=False)
 
 
 def _nemenyi(problems: Sequence[ProblemResults]) -> str:

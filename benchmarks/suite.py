@@ -11,10 +11,11 @@ objective, as a share of the range of 1,000 random points' inner 80%; what count
 that looked best. FILE is a CSV with a row per run; given again, it is continued, with its seeds, which are drawn from
 the operating system's entropy when it begins.
 
-`table` prints mean ranks over problems with 95% intervals; log10 of the normalised regret and data profiles: the share
-of runs whose normalised regret is at most a tolerance; the sign-flip tests of the reference against each other method,
-stratified by problem, with Holm's correction; and the mean CPU-seconds of all suggestions of a run. Where no minimum is
-known, the regret is that over the lowest value of any run in the files: it depends on which are named.
+`table` prints, of the problems and seeds that all methods have: mean ranks over problems with 95% intervals; means over
+problems of log10 of the normalised regret, and of the share of runs in which it is at most a tolerance (data profiles);
+the sign-flip tests of the reference against each other method, stratified by problem, with Holm's correction; and the
+mean CPU-seconds of all `ask` of a run. The regret is 1 at the mean of these runs at the first checkpoint, and 0 at the
+minimum or, where that is unknown, at the lowest value of these runs: it depends on which methods are in the table.
 """
 
 import argparse
@@ -247,21 +248,29 @@ def name_conditions(runs: Sequence[Run]) -> list[Run]:
     return named
 
 
+def compared_runs(runs: Sequence[Run]) -> list[Run]:
+    """The runs of the problems and seeds that all methods have. Raises SystemExit if a run is there twice."""
+    methods, keys = {run.method for run in runs}, [run.key for run in runs]
+    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise SystemExit(
+            f"{len(twice)} runs are in several files, e.g. {twice[0]}: leave a file or, by --methods, one out"
+        )
+    known = set(keys)
+    return [run for run in runs if all((run.problem, method, run.seed) in known for method in methods)]
+
+
 def problems_in(runs: Sequence[Run]) -> list[ProblemResults]:
-    """The results of each problem, of the methods and seeds that all have, at the checkpoints that all reached."""
+    """The results of each problem, of the `compared_runs`, at the checkpoints that all reached."""
     methods = sorted({run.method for run in runs})
-    by_key = {run.key: run for run in runs}
+    compared = compared_runs(runs)
+    by_key = {run.key: run for run in compared}
     reached = min(len(run.values) for run in runs)
     results = []
-    for name in dict.fromkeys(run.problem for run in runs):
-        seeds = list(dict.fromkeys(run.seed for run in runs if run.problem == name))
-        complete = [seed for seed in seeds if all((name, method, seed) in by_key for method in methods)]
-        if complete:
-            values = [[by_key[name, method, seed].values[:reached] for seed in complete] for method in methods]
-            minimum = problem_of(name).minimum
-            results.append(
-                ProblemResults(name, tuple(methods), np.array(values), np.nan if minimum is None else minimum)
-            )
+    for name in dict.fromkeys(run.problem for run in compared):
+        seeds = dict.fromkeys(run.seed for run in compared if run.problem == name)
+        values = [[by_key[name, method, seed].values[:reached] for seed in seeds] for method in methods]
+        minimum = problem_of(name).minimum
+        results.append(ProblemResults(name, tuple(methods), np.array(values), np.nan if minimum is None else minimum))
     return results
 
 
@@ -301,8 +310,9 @@ def _rank(ranks: pd.DataFrame, method: str, evaluations: int) -> "pd.Series[Any]
 
 
 def lines_of_seconds(runs: Sequence[Run]) -> Iterator[str]:
-    """Markdown: the mean CPU-seconds of all suggestions of a run, by method."""
-    seconds = pd.DataFrame([(run.method, run.cpu_seconds) for run in runs]).groupby(0)[1].mean().sort_values()
+    """Markdown: the mean CPU-seconds of all `ask` of a compared run, by method."""
+    compared = pd.DataFrame([(run.method, run.cpu_seconds) for run in compared_runs(runs)])
+    seconds = compared.groupby(0)[1].mean().sort_values()
     yield "\n| | CPU-seconds of a run |\n|---|---|"
     yield from (f"| {method} | {mean:.2f} |" for method, mean in seconds.items())
 

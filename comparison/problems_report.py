@@ -114,11 +114,11 @@ class ProblemsSummary:
         """What the data can support, in sentences."""
         repeats, needed = max(row.repeats for row in self.results), repeats_needed(len(self.tests))
         problems, fewest = len(self.problems), FEWEST_PROBLEMS
-        plural = f"With {repeats} repeat{'s' * (repeats > 1)}"
+        with_repeats = f"With {repeats} repeat{'s' * (repeats > 1)}"
         sentences = {
             CAUTION: True,
             f"With {problems} problems there is no critical-difference diagram: it needs {fewest}.": problems < fewest,
-            f"{plural} each problem is a tie: to win one takes {needed} repeats.": repeats < needed,
+            f"{with_repeats} each problem is a tie: to win one takes {needed} repeats.": repeats < needed,
             f"Left out, because some problem lacks them: {', '.join(self.left_out)}.": bool(self.left_out),
         }
         return " ".join(sentence for sentence, holds in sentences.items() if holds)

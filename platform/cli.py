@@ -35,7 +35,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code. Errors of the user's input or code are reported in one line."""
-    sys.stdout, sys.stderr = sys.stdout or _open_null(), sys.stderr or _open_null()  # closed by the shell: `>&-`
+    sys.stdout, sys.stderr = sys.stdout or _open_null(1), sys.stderr or _open_null(2)  # closed by the shell: `>&-`
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=PLAIN if stream is sys.stdout else "backslashreplace")
@@ -64,8 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 BestEffortStream(sys.stdout).discard_output()
 
 
-def _open_null() -> TextIOWrapper:
-    return open(os.devnull, "w")
+def _open_null(descriptor: int) -> TextIOWrapper:
+    """Return the null file, open at a descriptor that was closed."""
+    if (null := os.open(os.devnull, os.O_WRONLY)) != descriptor:
+        os.dup2(null, descriptor)
+        os.close(null)
+    return open(descriptor, "w")
 
 
 def _fill_in_directory(parsed: dict[str, Any]) -> dict[str, Any]:

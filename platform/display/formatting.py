@@ -51,7 +51,7 @@ def format_epochs(epochs: float) -> str:
 
 
 def format_activity(trials: Sequence[tuple[int, int | None, int, float]]) -> str:
-    """Format a run's running trials, e.g. "training 3 (epoch 7 of 25, 41 s), 4 (2 s)".
+    """Format a run's running trials, e.g. "training 3 (epoch 7 of 25, 41 s), 4 (2 s)", the first few.
 
     trials: of each its id, the epochs done (None if unknown), its epochs, and for how many seconds it has been running.
     """

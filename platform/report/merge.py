@@ -26,7 +26,7 @@ from fmnas.platform.experiment.provenance import data_hash, different_file_notes
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
-from fmnas.platform.problems import display_name, resolve_alias
+from fmnas.platform.problems import resolve_alias
 from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
 
 Repeat = tuple[int, int]
@@ -60,8 +60,7 @@ def write_report_of(
         problems.setdefault(resolve_alias(source.state.config.problem), []).append(source)
     inputs = [report_input(*some[0]) if in_place else _merge(some) for some in problems.values()]
     if len(inputs) > 1:
-        sources = [some[0] for some in problems.values()]
-        inputs = [_remark_on_options(report, sources[0], other) for report, other in zip(inputs, sources, strict=True)]
+        inputs = _remark_on_differences(inputs, list(problems.values()))
         return write_problems_files(folder, inputs, notify), folder
     return write_report_files(folder, inputs[0], notify), folder
 
@@ -125,22 +124,37 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
             )
 
 
-def _remark_on_options(report: ReportInput, first: ReportSource, other: ReportSource) -> ReportInput:
-    """Return the input of another problem, with remarks on optimizers that have other options than on the first.
+def _remark_on_differences(
+    inputs: Sequence[ReportInput], problems: Sequence[Sequence[ReportSource]]
+) -> list[ReportInput]:
+    """Return the inputs with remarks on options and files that differ between problems.
 
-    Raises RunDirectoryError if two optimizers have one label.
+    Raises RunDirectoryError if an optimizer of all problems is another one on some.
     """
-    theirs, remarks = {entry.label: entry for entry in other.state.config.optimizers}, [*report.context.remarks]
-    for entry in first.state.config.optimizers:
-        if (same := theirs.get(entry.label, entry)).implementation != entry.implementation:
-            raise RunDirectoryError(
-                f"{entry.label} is {entry.use or entry.name} in {first.directory.root} and {same.use or same.name} in "
-                f"{other.directory.root}: give one of them another label"
-            )
-        if lines := list(format_differences(optimizer_settings(entry), optimizer_settings(same))):
-            problem = display_name(first.state.config.problem)
-            remarks.append(Remark(f"{entry.label}: {'; '.join(lines)} (the first: on {problem})", entry.label))
-    return ReportInput(report.trials, replace(report.context, remarks=remarks))
+    remarks = [list(report.context.remarks) for report in inputs]
+    entries = [
+        {entry.label: (source.directory.root, entry) for source in sources for entry in source.state.config.optimizers}
+        for sources in problems
+    ]
+    for label, (root, entry) in entries[0].items():
+        if not all(label in of_problem for of_problem in entries):
+            continue
+        for of_problem, of_report in zip(entries, remarks, strict=True):
+            other, same = of_problem[label]
+            if same.implementation != entry.implementation:
+                raise RunDirectoryError(
+                    f"{label} is {entry.use or entry.name} in {root} and {same.use or same.name} in {other}: leave one "
+                    "out, or run it again with another label"
+                )
+            if lines := list(format_differences(optimizer_settings(entry), optimizer_settings(same))):
+                of_report.append(Remark(f"{label}: {'; '.join(lines)} (the first: in {root})", label))
+    known = {remark.text for of_report in remarks for remark in of_report}
+    notes = different_file_notes([source.state for sources in problems for source in sources])
+    remarks[0] += [Remark(note) for note in notes if note not in known]
+    return [
+        ReportInput(report.trials, replace(report.context, remarks=of_report))
+        for report, of_report in zip(inputs, remarks, strict=True)
+    ]
 
 
 def _settings(source: ReportSource) -> dict[str, Any]:

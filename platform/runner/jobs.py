@@ -83,9 +83,9 @@ class SearchJobs(JobSource):
             except Stopped:
                 return None
             finally:
+                seconds = driver.clock.elapsed() - start
                 driver.suggesting = ""
                 driver.observers.notify(Observer.on_suggesting, "")
-            seconds = driver.clock.elapsed() - start
             if trial is None:
                 waiting.add(run.name)
             elif not progress.budget.affords(trial.epochs, seconds):

@@ -60,7 +60,7 @@ def deadline(seconds: float) -> Callable[[], None]:
 
 @contextmanager
 def interruptible(check: Callable[[], None], grace_seconds: float = 0.0) -> Iterator[None]:
-    """Call `check` every CHECK_SECONDS while the block runs; a Interruption that it raises is raised in the block.
+    """Call `check` every CHECK_SECONDS while the block runs; an Interruption that it raises is raised in the block.
 
     It is raised `grace_seconds` after `check` first raised, between two of Python's own instructions, so a long call
     into C ends first. If the block swallows it, as finalizers do, it is raised again after RETRY_SECONDS. Only the main

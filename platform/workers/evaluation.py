@@ -41,7 +41,7 @@ def evaluate_trial(
     """Return the validated evaluation, or why it failed. It raises every Interruption but DeadlineExceeded.
 
     report: called after each epoch of each training, with the sum of epochs over all trainings.
-    check: raises a Interruption once the trial must end; a trainer that takes `stop` then ends by itself.
+    check: raises an Interruption once the trial must end; a trainer that takes `stop` then ends by itself.
     seconds: the deadline, for the reason. on_error: called with the exception of a trial that failed.
     interrupt: whether to raise the Interruption inside a trainer that does not end by itself.
     monitor: measures what the trial uses of the machine.

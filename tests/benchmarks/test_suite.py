@@ -102,7 +102,8 @@ def test_the_page_has_the_counts_of_each_half(name: str) -> None:
     for e in range(results[0].incumbents.shape[2]):
         until = [replace(problem, incumbents=problem.incumbents[:, :, : e + 1]) for problem in results]
         test = next(test for test in compare_overall(until, "default") if test.other == "correlation=0")
-        counts.append(", ".join(map(str, test.cells)))
+        p = f"{test.p:.2f}" if test.p >= 0.005 else f"{test.p:.3f}"
+        counts.append(f"{', '.join(map(str, test.cells))} ({p})")
     assert f"| {' | '.join(counts)} |" in PAGE
 
 
@@ -133,11 +134,17 @@ def test_the_page_has_the_counts_against_simpler_kinds() -> None:
 def test_the_page_has_the_log_losses() -> None:
     lines = lines_of_table(read_rows(RESULTS / "design_model_quality.csv"), "default")
     rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
-    arms = ["correlation=0", "correlation=0.8", "warpings=5", "warpings=1", "kernel=plain", "kernel=pairs", "fit=every"]
-    for arm in arms:
-        loss, counts = float(rows[arm][3]), rows[arm][4].strip().replace(":", ", ")
-        assert f"{loss:.3f}" in PAGE
-        assert counts in PAGE
+    for label, arm in (
+        ("independent priors", "correlation=0"),
+        ("correlation 0.8", "correlation=0.8"),
+        ("5 warpings", "warpings=5"),
+        ("no warping", "warpings=1"),
+        ("no additive terms", "kernel=plain"),
+        ("pairs of factors, too", "kernel=pairs"),
+        ("averaged over four draws of its parameters", "fit=every"),
+    ):
+        assert f"| {label} | {float(rows[arm][3]):.3f} | {rows[arm][4].strip().replace(':', ', ')} |" in PAGE
+    assert f"| the default | {float(rows['default'][3]):.3f} | – |" in PAGE
 
 
 def test_the_page_has_the_ranks_and_tests_of_other_optimizers() -> None:
@@ -201,6 +208,16 @@ def test_a_file_is_continued_under_its_own_conditions_only(tmp_path: Path) -> No
     for changed in ({"workers": 4}, {"noise": 0.1}, {"evaluations": 200}):
         with pytest.raises(SystemExit, match="another file"):
             suite.run_missing(argparse.Namespace(**{**vars(same), **changed}), ["random"], suite.build_registered)
+
+
+def test_what_is_compared_is_there_once_for_all_methods() -> None:
+    one = suite.Run("levy", "tpe", 1, 1, 0.0, 100, 2.0, (1.0,))
+    slow = replace(one, seed=2, cpu_seconds=8.0)
+    runs = [one, slow, replace(one, method="random", cpu_seconds=0.0)]
+    assert suite.compared_runs(runs) == [one, runs[2]], "random search has one seed alone"
+    assert list(suite.lines_of_seconds(runs))[1:] == ["| random | 0.00 |", "| tpe | 2.00 |"]
+    with pytest.raises(SystemExit, match="in several files"):
+        suite.compared_runs([*runs, slow])
 
 
 def test_methods_are_named_with_their_workers_where_these_differ() -> None:

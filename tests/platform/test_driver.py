@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import ScriptedPool, asks, configured, drive, results
-from support import begin
+from support import begin, events_of
 
 from fmnas.optimizers import Optimizer
 from fmnas.platform.cli import main
@@ -25,7 +25,7 @@ from fmnas.platform.experiment.ledger import fold
 from fmnas.platform.experiment.observer import Observer, Observers
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job, TrialResult
-from fmnas.platform.runner.driver import Driver, RunContext
+from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
@@ -255,6 +255,23 @@ def test_observers_see_every_event_and_their_exceptions_end_nothing(
     assert [call for call in recorder.calls if isinstance(call, str)] == ["random/repeat-0", ""] * 5
     assert broken.calls == recorder.calls
     assert len(caplog.records) == 1
+
+
+def test_the_time_of_observers_is_not_that_of_suggestions(tmp_path: Path) -> None:
+    class Slow(Observer):
+        seconds = 0.0
+
+        def on_suggesting(self, run: str) -> None:
+            self.seconds += 10.0
+
+    config, slow = configured(optimizers=["random"]), Slow()
+    begin(tmp_path / "j", config)
+    state = restore_state(build_experiment(config), read_journal(tmp_path / "j"))
+    context = RunContext(clock=Clock(now=lambda: 1e9, elapsed=lambda: slow.seconds))
+    with Journal(tmp_path / "j") as journal:
+        Driver(state, SearchJobs(state), journal, ScriptedPool(state), Observers([slow]), context).run()
+    assert slow.seconds == 100.0
+    assert [event.suggest_seconds for event in events_of(tmp_path / "j", Asked)] == [0.0] * 5
 
 
 def test_an_optimizer_and_a_reader_are_few_calls_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from support import begun_event, write_journal
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
-from fmnas.platform.display.formatting import format_epochs
+from fmnas.platform.display.formatting import format_activity, format_epochs
 from fmnas.platform.display.status import collect_status, print_status
 from fmnas.platform.experiment.events import (
     Asked,
@@ -183,6 +183,7 @@ def test_the_epochs_that_the_driver_noted_are_shown(tmp_path: Path, capsys: pyte
     assert facts["runs"][0]["running"][0]["epoch"] == 1
     assert "training 1 (epoch 1 of 2, 14 s)" in status_text(facts, capsys)
     assert "training 1 (14 s)" in status_text(status_with_driver(directory, workers=3), capsys)
+    assert format_activity([(trial, None, 2, 1.0) for trial in range(6)]).endswith("3 (1 s) and 2 more")
 
 
 @pytest.mark.parametrize(("epochs", "text"), [(38 / 3, "12.7"), (12, "12"), (12.0, "12"), (1_234_567, "1234567")])
