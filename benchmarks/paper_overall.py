@@ -73,8 +73,8 @@ def _untouched(others: Sequence[ProblemResults]) -> str:
     text = (
         f"{', '.join(problem.name for problem in others if problem.name in DECIDED_ON)} had a part in deciding which "
         f"parts of the default stay. On the other {len(problems)}, {pairs} pairs, the mean ranks are "
-        f"{', '.join(first)}. {REFERENCE} is shown to differ from {', '.join(shown) or 'none'}, and not (p in brackets) from "
-        f"{', '.join(hidden)}."
+        f"{', '.join(first)}. {REFERENCE} is shown to differ from {', '.join(shown) or 'none'}, not "
+        f"(in brackets: p) from {', '.join(hidden)}."
     )
     return "\n" + fill(text, WIDTH, break_on_hyphens=False)
 
