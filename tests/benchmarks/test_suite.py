@@ -12,7 +12,7 @@ from bofm_parts import KERNELS, Arm, build_arm
 from model_quality import lines_of_table, read_rows
 from scipy.stats import rankdata
 
-from fmnas.comparison.analysis.across_problems import compare_overall
+from fmnas.comparison.analysis.across_problems import compare_overall, normalised_regret
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.points import Points
@@ -143,8 +143,43 @@ def test_the_page_has_the_log_losses() -> None:
         ("pairs of factors, too", "kernel=pairs"),
         ("averaged over four draws of its parameters", "fit=every"),
     ):
-        assert f"| {label} | {float(rows[arm][3]):.3f} | {rows[arm][4].strip().replace(':', ', ')} |" in PAGE
-    assert f"| the default | {float(rows['default'][3]):.3f} | – |" in PAGE
+        assert f"| {label} | {float(rows[arm][3]):.3f} | {rows[arm][4].strip().replace(':', ', ')} |" in MEASUREMENTS
+    assert f"| the default | {float(rows['default'][3]):.3f} | – |" in MEASUREMENTS
+
+
+def test_the_page_has_the_counts_against_the_papers_mode() -> None:
+    results = suite.problems_in(suite.read_runs(RESULTS / "other_optimizers.csv"))
+    tests = []
+    for e in range(results[0].incumbents.shape[2]):
+        until = [replace(problem, incumbents=problem.incumbents[:, :, : e + 1]) for problem in results]
+        tests += [test for test in compare_overall(until, "bo-fm") if test.other == "bo-fm-paper"]
+    text = " ".join(PAGE.split())
+    for numbers in ([t.cells[0] for t in tests], [t.cells[2] for t in tests]):
+        assert f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}" in text
+    assert ", ".join(f"{test.p_corrected:.3f}" for test in tests) in text
+
+
+def test_the_page_has_the_profiles_and_seconds() -> None:
+    runs = suite.read_runs(RESULTS / "other_optimizers.csv")
+    results = suite.problems_in(runs)
+    printed = [line.strip("\n| ").split(" | ") for line in suite.lines_of_seconds(runs)]
+    seconds = {cells[0]: float(cells[-1]) for cells in printed[1:]}
+    assert len(seconds) == len(results[0].optimizers) == 14
+    for k, name in enumerate(results[0].optimizers):
+        regrets = np.stack([normalised_regret(problem)[k] for problem in results])[:, :, [2, 4]]  # at 50 and 100
+        shares = [", ".join(f"{share:.2f}" for share in (regrets <= most).mean(axis=(0, 1))) for most in (0.1, 0.01)]
+        assert f"| {name} | {' | '.join(shares)} | {float(f'{seconds[name]:.2g}'):g} |" in MEASUREMENTS
+
+
+def test_the_page_has_the_means_on_labs() -> None:
+    runs = [*suite.read_runs(RESULTS / "design_labs.csv"), *suite.read_runs(RESULTS / "design_averaging.csv")]
+    of_labs = [run for run in runs if run.problem == "labs30" and run.method != "fit=second"]
+    (labs,) = suite.problems_in(of_labs)
+    means = dict(zip(labs.optimizers, labs.incumbents[:, :, -1].mean(axis=1), strict=True))
+    (test,) = compare_overall([labs], "default")
+    text = " ".join(PAGE.split())
+    assert f"ends at {means['default']:.2f} after 100 evaluations, Optuna's GP at {means['optuna-gp']:.2f}" in text
+    assert f"(lower in {test.cells[0]} of 8 pairs, higher in {test.cells[2]})" in text
 
 
 def test_the_page_has_the_ranks_and_tests_of_other_optimizers() -> None:
@@ -169,8 +204,8 @@ def test_the_page_names_the_problems_on_which_another_optimizer_is_ahead() -> No
         best = problem.optimizers[int(ranks.argmin())]
         if ranks.min() < ranks[problem.optimizers.index("bo-fm")]:
             ahead[problem.name] = best
-    named = ["gear_train (casmopolitan)", "xgb_digits (optuna-gp)", "dt_wine (cocabo)", "griewank (bodi)"]
-    named += ["mivabo_gaussian_at_most_2 (hybo)", "ackley_bits (botorch)", "rotated_steep (botorch)"]
+    named = ["gear_train (casmopolitan)", "xgb_digits (bo-fm-paper)", "dt_wine (cocabo)", "griewank (bodi)"]
+    named += ["mivabo_gaussian_at_most_2 (hybo)", "ackley_bits (botorch)", "rotated_steep (bo-fm-paper)"]
     assert sorted(f"{name} ({best})" for name, best in ahead.items()) == sorted([*named, "pest_control (bodi)"])
     assert f"{len(ahead)} of the {len(results)}" in PAGE
     assert all(problem in PAGE for problem in ahead)
@@ -196,6 +231,16 @@ def test_the_page_has_the_ranks_after_200_evaluations() -> None:
             ahead[problem.name] = problem.optimizers[int(of_runs.argmin())]
     first = dict.fromkeys(("ackley_bits", "gear_train"), "casmopolitan")
     assert ahead == {**first, **dict.fromkeys(("maxsat", "pest_control"), "bodi"), "dt_wine": "cocabo"}
+
+
+def test_the_page_has_the_tests_with_the_later_runs_of_bo_fm() -> None:
+    runs = [run for run in suite.read_runs(RESULTS / "other_optimizers.csv") if run.method != "bo-fm"]
+    runs += [run for run in suite.read_runs(RESULTS / "evaluations_200.csv") if run.method == "bo-fm"]
+    tests = {test.other: test for test in compare_overall(suite.problems_in(runs), "bo-fm")}
+    botorch, casmopolitan = tests["botorch"], tests["casmopolitan"]
+    text = " ".join(MEASUREMENTS.split())
+    assert f"{botorch.p_corrected:.2f} ({', '.join(map(str, botorch.cells))})" in text
+    assert f"{casmopolitan.p_corrected:.2f} ({', '.join(map(str, casmopolitan.cells))})" in text
 
 
 def test_a_file_is_continued_under_its_own_conditions_only(tmp_path: Path) -> None:
