@@ -18,7 +18,6 @@ from fmnas.comparison.figures.canvas import PANEL_SIZE, add_legend, new_figure, 
 from fmnas.comparison.figures.palette import Style, styles
 from fmnas.platform.config.load import load_config
 from fmnas.platform.config.schema import Config
-from fmnas.platform.config.source import shipped_configs
 from fmnas.platform.problems import PROBLEMS
 from fmnas.trainers.functions.synthetic import PUBLISHED_NOISE
 from fmnas.trainers.problem import Problem
@@ -82,15 +81,10 @@ def picture_of(taken: Taken) -> str:
     return f"results/{name}.png" if seed == PAPER_PROTOCOL else f"results/{name}-{seed}.png"
 
 
-def name_of_config(problem: str) -> str:
-    """Of the shipped configuration: paper/PROBLEM, or PROBLEM if there is no such one."""
-    return name if (name := f"paper/{problem}") in shipped_configs() else problem
-
-
 @cache
 def shipped(problem: str) -> Config:
-    """The shipped configuration of a problem."""
-    return load_config(name_of_config(problem))
+    """The configuration paper/PROBLEM."""
+    return load_config(f"paper/{problem}")
 
 
 def paragraph(text: str) -> str:
@@ -181,7 +175,7 @@ def protocol(taken: Taken) -> str:
         design = f"{facts.initial} points by the authors' recipe" if fresh else "the authors' points"
     flattering = " bo-fm's constants were chosen on these points: the table flatters it." * is_tuned(taken)
     return (
-        f"`fmnas run {name_of_config(facts.problem)}{''.join(changed)}`: {facts.repeats} repeats, "
+        f"`fmnas run paper/{facts.problem}{''.join(changed)}`: {facts.repeats} repeats, "
         f"{facts.evaluations} evaluations in all, from {design}. {', '.join(facts.days)}; {'; '.join(facts.versions)}; "
         f"commit {', '.join(facts.commits)}.{flattering}{with_options(taken)}{shorter(taken)}{not_run(taken)}"
     )
