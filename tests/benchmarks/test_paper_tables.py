@@ -236,13 +236,20 @@ def test_what_the_page_says_of_mivabo_and_gebo_is_so() -> None:
     }
     problems = dict.fromkeys(problem for problem, name, _ in means if name == "gebo")
     assert len(problems) == 24
-    above = [name for name in problems if means[name, "gebo", 200] > means[name, "random", 200]]
+    above, worse = (
+        [name for name in problems if means[name, method, 200] > means[name, "random", 200]]
+        for method in ("gebo", "mivabo")
+    )
     of_gebo = {name for name, about in json.loads(PUBLISHED.read_text()).items() if "seconds" in about} | {"func2c"}
     assert (len(above), of_gebo & set(above)) == (8, {"func2c"})
     functions = [name for name in problems if name.startswith("mivabo")]
-    assert len(functions) == 4
-    one = "mivabo_gaussian_at_most_2"
+    assert (len(functions), len(worse), set(functions) & set(worse)) == (4, 9, set())
+    one, two = "mivabo_gaussian_at_most_2", "mivabo_laplace_at_most_2"
     assert means[one, "mivabo-sa", 200] > means[one, "mivabo", 200]
+    for name, at in ((one, 100), (one, 200), (two, 100)):
+        (taken,) = (taken for taken in all_taken() if taken.facts.problem == name)
+        differences = taken.bests("mivabo-sa", at) - taken.bests("mivabo", at)
+        assert abs(differences.mean()) < differences.std(ddof=1) / np.sqrt(len(differences))
     for name in functions:
         assert means[name, "gp-sa", 100] < means[name, "mivabo", 100]
         assert not name.endswith("at_most_2") or means[name, "mivabo-sa", 100] < means[name, "mivabo", 100]
