@@ -7,7 +7,6 @@ import pytest
 NAMES = {
     "fmnas.search_spaces": ("Space", "Real", "Integer", "Ordinal", "Nominal", "Graph", "joint_space"),
     "fmnas.optimizers": ("BOFM", "BayesianOptimizer", "Optimizer", "Suggestion"),
-    "fmnas.optimizers.kernels": ("ModLap",),
     "fmnas.platform.problems": ("problem",),
     "fmnas.api": ("minimize", "load_run"),
 }
