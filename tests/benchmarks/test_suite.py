@@ -233,6 +233,22 @@ def test_the_page_has_the_ranks_after_200_evaluations() -> None:
     assert ahead == {**first, **dict.fromkeys(("maxsat", "pest_control"), "bodi"), "dt_wine": "cocabo"}
 
 
+@pytest.mark.parametrize("other", ["botorch", "casmopolitan"])
+def test_the_page_has_the_counts_of_more_seeds(other: str) -> None:
+    methods = ("bo-fm", "botorch", "casmopolitan")
+    first = [run for run in suite.read_runs(RESULTS / "other_optimizers.csv") if run.method in methods]
+    more = suite.read_runs(RESULTS / "more_seeds.csv")
+    assert not {run.seed for run in first} & {run.seed for run in more}
+    for label, runs in (("four seeds, bo-fm.md's", first), ("four more", more), ("all eight", first + more)):
+        results, cells = suite.problems_in(runs), []
+        for e in range(results[0].incumbents.shape[2]):
+            until = [replace(problem, incumbents=problem.incumbents[:, :, : e + 1]) for problem in results]
+            test = next(test for test in compare_overall(until, "bo-fm") if test.other == other)
+            p = "< 0.001" if test.p_corrected < 0.001 else f"{test.p_corrected:.3f}"
+            cells.append(f"{', '.join(map(str, test.cells))} ({p})")
+        assert f"| {other} | {label} | {' | '.join(cells)} |" in MEASUREMENTS
+
+
 def test_the_page_has_the_tests_with_the_later_runs_of_bo_fm() -> None:
     runs = [run for run in suite.read_runs(RESULTS / "other_optimizers.csv") if run.method != "bo-fm"]
     runs += [run for run in suite.read_runs(RESULTS / "evaluations_200.csv") if run.method == "bo-fm"]
