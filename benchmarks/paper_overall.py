@@ -52,11 +52,16 @@ def overall_table(all_taken: Sequence[Taken]) -> str:
         partial
     )
     return "\n".join(
-        [*lines, "", fill(f"{rest} {_nemenyi(problems)}", WIDTH, break_on_hyphens=False), _untouched(others)]
+        [
+            *lines,
+            "",
+            fill(f"{rest} {_nemenyi(problems)}", WIDTH, break_on_hyphens=False),
+            _ranks_on_unused_problems(others),
+        ]
     )
 
 
-def _untouched(others: Sequence[ProblemResults]) -> str:
+def _ranks_on_unused_problems(others: Sequence[ProblemResults]) -> str:
     """Return the first ranks, and what is shown, without DECIDED_ON; empty without enough problems."""
     problems = [problem for problem in others if problem.name not in DECIDED_ON]
     if len(problems) < 2 or len(problems) == len(others):
