@@ -24,18 +24,24 @@ is the divergence of q(z) from N(0, 1), and the others are `metric_loss` and `En
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm, layer_norm, pad
+from torch.optim.adam import adam
 
 from fmnas.optimizers.gp.kernel import ROOT_GUARD
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Floats
 
 WIDTH = 4
-LEARNING_RATE = 0.05
+ADAM: Any = {
+    **{"lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0},
+    **{"amsgrad": False, "maximize": False, "fused": True},
+}
+"""Arguments of torch.optim.adam.adam. The class torch.optim.Adam takes a second to import what is not needed here."""
 TERM_WEIGHT = 0.1  # of metric and orthogonality
 MAX_LOG_DEVIATION = 10.0
 
@@ -143,6 +149,7 @@ class GraphAutoencoder:
         missed = torch.where(is_value, indicators - shares, columns - outputs)
         return 0.5 * (w * (missed.square().sum(1) + ROOT_GUARD).sqrt()).sum()
 
+    @torch.no_grad()
     def train(self, arm: int, triplets: Tensor, ratios: Tensor, w: Tensor, noise: Tensor) -> None:
         """Take a step of Adam, new at each call, for one configuration after another, s of them.
 
@@ -151,9 +158,10 @@ class GraphAutoencoder:
         """
         encoder = self.encoders[arm]
         shared = [value for value in vars(self).values() if isinstance(value, Tensor) and value.requires_grad]
-        adam = torch.optim.Adam([encoder.V, encoder.bias, *shared], lr=LEARNING_RATE)
+        parameters = [encoder.V, encoder.bias, *shared]
+        first, second = ([torch.zeros_like(value) for value in parameters] for _ in range(2))  # moments
+        steps = [torch.zeros(()) for _ in parameters]
         for triplet, ratio, weight, deviates in zip(triplets, ratios, w, noise, strict=True):
-            adam.zero_grad()
             with torch.enable_grad():
                 mean, log_deviation = encoder(self.nodes(triplet, training=True))
                 log_deviation = log_deviation[:1].clamp(max=MAX_LOG_DEVIATION)
@@ -161,8 +169,7 @@ class GraphAutoencoder:
                 terms = metric_loss(z, mean[1:2, -1], mean[2:, -1], ratio) + encoder.orthogonality()
                 loss = self.reconstruction_loss(triplet[:1], z, weight)
                 loss = loss + divergence(mean[:1], log_deviation) / triplet.shape[1] + TERM_WEIGHT * terms
-            loss.backward()
-            adam.step()
+            adam(parameters, [*torch.autograd.grad(loss, parameters)], first, second, [], steps, **ADAM)
 
 
 def result_weights(y: Floats, k: float) -> Floats:

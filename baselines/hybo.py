@@ -1,6 +1,6 @@
 """HyBO (Deshwal, Belakaria, Doppa 2021): hybrid diffusion and Gaussian kernels over all subsets of variables.
 
-The model is that of additive_kernel.py. Its parameters are drawn by slice sampling; expected improvement is averaged
+The model is that of additive_kernel.py, with parameters drawn by additive_sampler.py. Expected improvement is averaged
 over the samples, and maximised by hill climbing to graph neighbours and CMA-ES on the continuous part.
 
 | changed | source | here | reason |
@@ -34,8 +34,9 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fmnas.baselines.additive_kernel import HIGHEST, LOWEST, AdditiveKernel, Parameters, Sampler
+from fmnas.baselines.additive_kernel import AdditiveKernel, Parameters
 from fmnas.baselines.additive_process import AveragedSurface, Process, neighbours
+from fmnas.baselines.additive_sampler import HIGHEST, LOWEST, Sampler
 from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.bayesian import INITIAL_POINTS
 from fmnas.optimizers.gp.acquisition import LogEI

@@ -39,8 +39,9 @@ from torch import Tensor
 
 from fmnas.baselines.annealing import PUBLISHED_STEPS, Temperatures, anneal
 from fmnas.baselines.binary_codes import BinaryCodes
+from fmnas.baselines.dual_bound import CERTIFIED, LARGEST_DUAL
 from fmnas.baselines.linear_model import Features, LinearFunction, Posterior
-from fmnas.baselines.mixed_search import CERTIFIED, LARGEST_DUAL, MixedSearch
+from fmnas.baselines.mixed_search import MixedSearch
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.bayesian import INITIAL_POINTS
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason

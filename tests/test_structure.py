@@ -41,17 +41,17 @@ LINE_BUDGETS = {
     "search_spaces": 1_325,
     "optimizers": 3_681,
     "trainers": 5_565,
-    "baselines": 4_920,
+    "baselines": 4_965,
     "integrations": 982,
     "testing": 440,
     "comparison": 4_460,
-    "platform": 10_815,
+    "platform": 10_821,
     "platform/config": 1_279,
     "platform/display": 874,
     "platform/experiment": 2_457,
     "platform/mlflow": 1_040,
     "platform/report": 640,
-    "platform/runner": 848,
+    "platform/runner": 853,
     "platform/workers": 1_408,
     "api": 393,
 }
@@ -126,7 +126,7 @@ def test_the_core_imports_no_reader(package: str) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_files_and_functions_are_short(path: Path) -> None:
     source = path.read_text()
-    assert len(source.splitlines()) <= LONGEST
+    assert len(source.splitlines()) <= (LONGEST_METHOD if package_of(path) == "baselines" else LONGEST)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
             assert (node.end_lineno or 0) - node.lineno <= 60, node.name
@@ -134,7 +134,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
 
 @pytest.mark.parametrize("use", sorted({entry.use.split(":")[0] for entry in OPTIMIZERS.values()}))
 def test_a_method_is_short(use: str) -> None:
-    """What a method needs beyond that is a file of its own, which says what it is."""
+    """What a method needs beyond that is a file of its own, which says what it is, and is as short in `baselines`."""
     path = ROOT.joinpath(*use.removeprefix("fmnas.").split(".")).with_suffix(".py")
     assert len(path.read_text().splitlines()) <= LONGEST_METHOD
 

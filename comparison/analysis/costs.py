@@ -9,7 +9,7 @@ cause. A trial that was lost with its worker, or cancelled, is not charged.
 | epochs | of charged trials; evaluations are the same in units of full trainings |
 | training seconds | of charged trials, on their workers |
 | wall-clock | from the run's first start to its last finish, with other runs' work, without time without a driver |
-| optimizer seconds | of every suggestion, whatever its trial's status; includes pending trials |
+| optimizer seconds | of every suggestion, with the tells before it; includes failed and pending trials |
 
 A repeated evaluation costs budget as any other; duplicates are only counted.
 """

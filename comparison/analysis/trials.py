@@ -12,7 +12,7 @@
 | diverged | bool | whether a training's loss stopped being finite |
 | extrapolated | bool | whether a surrogate predicted it far from all that it was fitted to; optional |
 | status, reason | str | one of STATUSES, and why it did not finish |
-| suggest_seconds, train_seconds | float | the optimizer's time to suggest, the worker's time to evaluate |
+| suggest_seconds, train_seconds | float | the optimizer's time, tells before the ask included; the worker's |
 | started_at, finished_at | UTC time | of the last attempt |
 | worker | str | name of the worker that ran it |
 | lost_seconds | float | worker time of earlier attempts, which were lost; optional |

@@ -38,7 +38,7 @@ class TrialResult:
 
     status: one of STATUSES; a diverged training is finished.
     evaluation: None unless finished. reason: why the trial did not finish; empty if it did.
-    suggest_seconds: time that the optimizer took to suggest the trial.
+    suggest_seconds: time that the optimizer took for this ask and the tells before it.
     started_at, finished_at: of the last attempt, in seconds since the epoch.
     seconds: duration of the last attempt by a monotonic clock; a finished trial has it in its evaluation.
     attempt: 1, or more if workers were lost. lost_seconds: duration of the earlier attempts, which is not charged.

@@ -8,7 +8,7 @@ was lost is repeated; too many failures in a row end the work.
 
 import time
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ POLL_SECONDS = 0.25
 class Clock:
     """now: seconds since the epoch, for events. elapsed: monotonic seconds, for durations.
 
-    suggesting: the context in which an optimizer is asked; simulated time passes in no other.
+    suggesting: the context in which an optimizer is asked and told; simulated time passes in no other.
     """
 
     now: Callable[[], float] = time.time
@@ -127,6 +127,7 @@ class Driver:
         self._failures_in_a_row = 0
         self._is_stop_announced = False
         self.suggesting = ""  # the run whose optimizer is being asked
+        self.tell_seconds: defaultdict[str, float] = defaultdict(float)  # by run, since its last suggestion
 
     def run(self) -> tuple[Ending, str]:
         """Work until no job is left or a stop is requested. Returns the status, and why the work failed if it did.
@@ -165,7 +166,10 @@ class Driver:
         self._journal.append(event, wait)
         result = self.state.ledger.apply(event)
         if result is not None:
-            report_result(self.state.experiment, result)
+            start = self.clock.elapsed()
+            with self.clock.suggesting():
+                report_result(self.state.experiment, result)
+            self.tell_seconds[result.run] += self.clock.elapsed() - start
         self.observers.notify(Observer.on_event, event, result)
 
     def is_stopping(self) -> bool:

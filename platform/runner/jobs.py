@@ -83,7 +83,7 @@ class SearchJobs(JobSource):
             except Stopped:
                 return None
             finally:
-                seconds = driver.clock.elapsed() - start
+                seconds = driver.clock.elapsed() - start + driver.tell_seconds[run.name]
                 driver.suggesting = ""
                 driver.observers.notify(Observer.on_suggesting, "")
             if trial is None:
@@ -91,6 +91,7 @@ class SearchJobs(JobSource):
             elif not progress.budget.affords(trial.epochs, seconds):
                 progress.is_exhausted = True
             else:
+                driver.tell_seconds[run.name] = 0.0
                 trial = limit_trial(self._state, run.name, trial)
                 driver.record(Asked(run.name, trial, seconds, driver.clock.now()), wait=False)
                 job = Job(run.name, trial)

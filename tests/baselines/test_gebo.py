@@ -12,10 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.optim.adam import adam
 
 from fmnas.baselines.exp3 import EXP3, exploration_rate
 from fmnas.baselines.gebo import GEBO, latent_box
 from fmnas.baselines.graph_autoencoder import (
+    ADAM,
     WIDTH,
     Encoder,
     GraphAutoencoder,
@@ -236,6 +238,17 @@ def test_training_lowers_the_loss_of_reconstruction() -> None:
         network.train(0, triplets, zeros, w, torch.zeros(5, WIDTH))
     assert loss() < before / 2
     np.testing.assert_array_equal(network.decode(network.encode(0, X))[:, 2:], X[:, 2:])
+
+
+def test_the_arguments_of_adam_give_the_steps_of_its_class() -> None:
+    ours, theirs, first, second = (torch.zeros(3, dtype=torch.float64) for _ in range(4))
+    optimizer, steps = torch.optim.Adam([theirs.requires_grad_()], lr=0.05), torch.zeros(())
+    for gradient in tensor([[1.0, -2.0, 1e-6], [0.5, 3.0, 0.0]]):
+        adam([ours], [gradient], [first], [second], [], [steps], **ADAM)
+        theirs.grad = gradient
+        optimizer.step()
+    np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-12)
+    assert float(ours.abs().min()) > 0.05
 
 
 def test_training_an_encoder_leaves_the_others() -> None:

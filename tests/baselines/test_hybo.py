@@ -13,10 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.baselines.additive_kernel import (
-    NUGGET,
-    AdditiveKernel,
-    Parameters,
+from fmnas.baselines.additive_kernel import NUGGET, AdditiveKernel, Parameters
+from fmnas.baselines.additive_process import AveragedSurface, Process
+from fmnas.baselines.additive_sampler import (
     Sampler,
     log_prior_amplitude,
     log_prior_length,
@@ -24,7 +23,6 @@ from fmnas.baselines.additive_kernel import (
     log_prior_noise,
     log_prior_shape,
 )
-from fmnas.baselines.additive_process import AveragedSurface, Process
 from fmnas.baselines.hybo import HyBO
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.gp.acquisition import LogEI

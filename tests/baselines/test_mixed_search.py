@@ -15,8 +15,9 @@ from torch import Tensor
 from fmnas.baselines import binary_codes
 from fmnas.baselines.binary_codes import BinaryCodes, code_table
 from fmnas.baselines.binary_quadratic import BinaryQuadratic, DiscreteOracle
+from fmnas.baselines.dual_bound import DualProblem, least_waves, points_on_path
 from fmnas.baselines.linear_model import Features, LinearFunction
-from fmnas.baselines.mixed_search import DualProblem, MixedSearch, least_waves, points_on_path
+from fmnas.baselines.mixed_search import MixedSearch
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, QuadraticConstraint, Real, Space
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scripted import ScriptedPool, asks, configured, drive, results
 from support import begin, events_of
 
+from fmnas.baselines.random_search import RandomSearch
 from fmnas.optimizers import Optimizer
 from fmnas.platform.cli import main
 from fmnas.platform.display.progress import Progress
@@ -56,12 +57,12 @@ def test_training_takes_its_part_of_the_seconds(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_a_failed_training_took_counts_as_its_seconds(tmp_path: Path) -> None:
-    """On the scripted clock a suggestion takes half a second, and a training from its start to its end another half."""
-    config = configured(optimizers=["random"], budget={"evaluations": 5, "seconds": 3.0})
+    """On the scripted clock an ask, a training from its start to its end, and a tell take half a second each."""
+    config = configured(optimizers=["random"], budget={"evaluations": 5, "seconds": 4.0})
     ticks = itertools.count()
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail", elapsed=lambda: next(ticks) / 2)
     (run,) = state.ledger.runs.values()
-    assert (run.ended, run.budget.seconds_spent) == (3, 3.0)
+    assert (run.ended, run.budget.seconds_spent) == (3, 4.0)
 
 
 def test_the_run_that_has_spent_least_goes_first(tmp_path: Path) -> None:
@@ -272,6 +273,23 @@ def test_the_time_of_observers_is_not_that_of_suggestions(tmp_path: Path) -> Non
         Driver(state, SearchJobs(state), journal, ScriptedPool(state), Observers([slow]), context).run()
     assert slow.seconds == 100.0
     assert [event.suggest_seconds for event in events_of(tmp_path / "j", Asked)] == [0.0] * 5
+
+
+def test_the_seconds_of_a_tell_are_added_to_the_next_suggestion_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, tell = [0.0], RandomSearch.tell
+
+    def tell_slowly(self: RandomSearch, trial: Trial, result: Evaluation) -> None:
+        now[0] += 3.0
+        tell(self, trial, result)
+
+    monkeypatch.setattr(RandomSearch, "tell", tell_slowly)
+    config = configured(optimizers=["random", "regularized-evolution"])
+    drive(config, tmp_path / "j", elapsed=lambda: now[0])
+    asked = events_of(tmp_path / "j", Asked)
+    assert [event.suggest_seconds for event in asked if event.run == "random/repeat-0"] == [0.0] + [3.0] * 4
+    assert {event.suggest_seconds for event in asked if event.run != "random/repeat-0"} == {0.0}
 
 
 def test_an_optimizer_and_a_reader_are_few_calls_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

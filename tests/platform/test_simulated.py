@@ -113,7 +113,7 @@ def test_equal_experiments_have_equal_times(tmp_path: Path) -> None:
 
 
 def ticking(step: float) -> Clock:
-    """A real clock on which a suggestion takes a step, as it is read at the beginning and the end of one."""
+    """A real clock on which an ask takes a step, as does a tell: it is read at the beginning and the end of each."""
     ticks = itertools.count()
     return Clock(elapsed=lambda: step * next(ticks))
 
@@ -121,8 +121,8 @@ def ticking(step: float) -> Clock:
 def test_a_suggestion_takes_its_measured_seconds(tmp_path: Path) -> None:
     config = random_search(1, 10, workers={"suggestions": "measured"})
     ledger = simulate(config, tmp_path / "run", clock=ticking(0.5))
-    assert {result.suggest_seconds for result in ledger.results} == {0.5}
-    total = sum(0.5 + seconds_of(result.trial) for result in ledger.results)
+    assert [result.suggest_seconds for result in ledger.results] == [0.5] + [1.0] * 9  # with the tell before it
+    total = sum(result.suggest_seconds + seconds_of(result.trial) for result in ledger.results)
     assert ledger.results[-1].finished_at == BEGINNING + total
     events = events_of(tmp_path / "run" / "journal.jsonl", Asked, Started, Finished)
     for asked, started in zip(events[::3], events[1::3], strict=True):
@@ -134,7 +134,7 @@ def test_workers_wait_for_an_optimizer_that_thinks_for_long(tmp_path: Path) -> N
     config = random_search(64, 80, workers={"suggestions": "measured"})
     ledger = simulate(config, tmp_path / "run", clock=ticking(8.0))
     starts = [result.started_at - BEGINNING for result in sorted(ledger.results, key=lambda result: result.trial.id)]
-    assert starts == [8.0 * i for i in range(1, 81)]
+    assert starts == [8.0 * i for i in range(1, 65)] + [512.0 + 16.0 * i for i in range(1, 17)]  # a tell, an ask
     assert all(result.finished_at >= result.started_at + result.charged_seconds for result in ledger.results)
 
 
