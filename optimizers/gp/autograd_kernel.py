@@ -132,8 +132,8 @@ class AutogradConditioned(ConditionedKernel[Tensor]):
             terms = [t for t in zip(correlations, (by_r, by_own), strict=True) if t[0].requires_grad]
             if not terms:
                 return torch.zeros_like(C)
-            parts, slopes = zip(*terms, strict=True)
-            (gradient,) = torch.autograd.grad(parts, variable, slopes, allow_unused=True, materialize_grads=True)
+            loss = torch.stack([(part * slope).sum() for part, slope in terms]).sum()
+            (gradient,) = torch.autograd.grad(loss, variable, allow_unused=True, materialize_grads=True)
             return gradient
 
         return correlations[0].detach(), correlations[1].detach(), pullback
