@@ -91,7 +91,7 @@ def minimize(
     """
     from fmnas.platform.config.errors import CALL_HINT
     from fmnas.platform.config.load import check_config
-    from fmnas.platform.registry import IN_MEMORY, replace_references
+    from fmnas.platform.references import IN_MEMORY, replace_references
 
     if reserved := [name for name in ("name", "use", "label", "concurrency", "options") if name in options]:
         raise ConfigError(f"{', '.join(reserved)}: cannot be set; options are those of {optimizer}, and warm_start")

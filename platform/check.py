@@ -23,7 +23,8 @@ from fmnas.optimizers import Optimizer, OptimizerError, random_design
 from fmnas.platform.config.errors import format_errors, format_unknown
 from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import CheckResult, ConfigError, code_location, legible, one_line
-from fmnas.platform.registry import OPTIMIZERS, OptimizerContext, OptimizerEntry, absolute_reference, find_plugins
+from fmnas.platform.references import absolute_reference, find_plugins
+from fmnas.platform.registry import OPTIMIZERS, OptimizerContext, OptimizerEntry
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
 from fmnas.testing import OptimizerContract, Subject

@@ -323,7 +323,8 @@ def list_(what: str, options: bool) -> int:
         lines = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_configs().items()}
     else:
         from fmnas.platform.problems import ALIASES, PROBLEMS
-        from fmnas.platform.registry import OPTIMIZERS, find_plugins
+        from fmnas.platform.references import find_plugins
+        from fmnas.platform.registry import OPTIMIZERS
 
         known: dict[str, Mapping[str, Any]] = {"problems": PROBLEMS, "optimizers": OPTIMIZERS}
         lines = {name: entry.summary for name, entry in known.get(what, {}).items()}

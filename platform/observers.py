@@ -21,7 +21,7 @@ from fmnas.platform.mlflow.credentials import tracking_uri, withhold_credentials
 from fmnas.platform.mlflow.reconciler import Reconciler
 from fmnas.platform.mlflow.settings import tracking_settings
 from fmnas.platform.mlflow.sync import FLUSH_SECONDS, SYNC_SECONDS, MlflowSync, TrackingReport
-from fmnas.platform.registry import find_plugins, import_reference
+from fmnas.platform.references import find_plugins, import_reference
 from fmnas.platform.report.write import write_results
 from fmnas.platform.runner.run import NoWorkers, RunResult
 from fmnas.search_spaces import FmnasError

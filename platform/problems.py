@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from fmnas.platform.errors import ConfigError, call_user_code
-from fmnas.platform.registry import IN_MEMORY, RECORDED, import_reference, split_reference
+from fmnas.platform.references import IN_MEMORY, RECORDED, import_reference, split_reference
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
 OBJECTIVE_HINT = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"

@@ -26,7 +26,8 @@ from fmnas.platform.config.schema import (
 from fmnas.platform.config.uri import TrackingError, check_uri
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ProblemEntry, is_user_defined
-from fmnas.platform.registry import OPTIMIZERS, find_plugins
+from fmnas.platform.references import find_plugins
+from fmnas.platform.registry import OPTIMIZERS
 from fmnas.search_spaces.subspace import fixed_value_errors
 from fmnas.trainers.problem import USER_SETS, Problem
 

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from fmnas.platform.config.errors import format_count
 from fmnas.platform.config.uri import check_no_password, make_absolute
 from fmnas.platform.problems import display_name
-from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry, absolute_reference, find_plugins
+from fmnas.platform.references import absolute_reference, find_plugins
+from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry
 from fmnas.trainers.problem import AUTHORS_POINTS, Arrangement, DataSettings, FlopsConvention, Hardware, ProblemSettings
 
 IN_PROCESS: Final = "in-process"

@@ -16,7 +16,7 @@ from fmnas.platform.config.errors import format_value
 from fmnas.platform.config.schema import expand_entry
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import OBJECTIVE_HINT, ProblemEntry, find_problem, is_user_defined
-from fmnas.platform.registry import absolute_reference, find_names, find_plugins, resolve_beside, split_reference
+from fmnas.platform.references import absolute_reference, find_names, find_plugins, resolve_beside, split_reference
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 

@@ -53,7 +53,7 @@ from fmnas.platform.experiment.ledger import Ledger, PendingTrial, RunProgress, 
 from fmnas.platform.experiment.lock import read_driver
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.problems import display_name
-from fmnas.platform.registry import IN_MEMORY, split_reference
+from fmnas.platform.references import IN_MEMORY, split_reference
 from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces.records import CHARGED, WARM_START
 

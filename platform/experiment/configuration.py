@@ -22,7 +22,7 @@ from fmnas.platform.errors import ConfigError, RunDirectoryError, legible, trunc
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
 from fmnas.platform.problems import is_user_defined
-from fmnas.platform.registry import IN_MEMORY, RECORDED, split_reference
+from fmnas.platform.references import IN_MEMORY, RECORDED, split_reference
 
 MUTABLE_KEYS = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """Keys that a resume may change: where and how fast trials run, and which differences a report tests.

@@ -24,7 +24,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory, write_json
 from fmnas.platform.experiment.saved_problem import save_user_code
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.problems import display_name
-from fmnas.platform.registry import IN_MEMORY, import_reference, is_registered, read_source_file, split_reference
+from fmnas.platform.references import IN_MEMORY, import_reference, is_registered, read_source_file, split_reference
 from fmnas.trainers.problem import Data
 from fmnas.trainers.split import Split
 

@@ -21,14 +21,8 @@ from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.experiment import PlaceholderOptimizer
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
 from fmnas.platform.problems import display_name, find_problem, is_user_defined
-from fmnas.platform.registry import (
-    IN_MEMORY,
-    OptimizerEntry,
-    absolute_reference,
-    is_registered,
-    replace_references,
-    split_reference,
-)
+from fmnas.platform.references import IN_MEMORY, absolute_reference, is_registered, replace_references, split_reference
+from fmnas.platform.registry import OptimizerEntry
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 

@@ -10,7 +10,7 @@ from typing import Any
 from fmnas.platform.config.schema import AUTO, Config
 from fmnas.platform.errors import ClusterError
 from fmnas.platform.problems import problem
-from fmnas.platform.registry import SourceFile, load_source, read_source_file
+from fmnas.platform.references import SourceFile, load_source, read_source_file
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect, live_nodes, max_workers
 from fmnas.platform.workers.evaluation import warm_up_torch

@@ -10,7 +10,7 @@ from typing import Any
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.problems import problem
-from fmnas.platform.registry import SourceFile, load_source
+from fmnas.platform.references import SourceFile, load_source
 from fmnas.platform.workers.cancellation import deadline
 from fmnas.platform.workers.evaluation import evaluate_trial, warm_up_torch
 from fmnas.platform.workers.pool import FailedEvaluation, Outcome

@@ -17,7 +17,8 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.registry import OptimizerContext, OptimizerEntry, absolute_reference, import_reference
+from fmnas.platform.references import absolute_reference, import_reference
+from fmnas.platform.registry import OptimizerContext, OptimizerEntry
 from fmnas.search_spaces import Trial
 from fmnas.trainers.functions.synthetic import FUNC2C
 

@@ -13,7 +13,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import display_name, problem
-from fmnas.platform.registry import SourceFile, load_source, read_source_file
+from fmnas.platform.references import SourceFile, load_source, read_source_file
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from fmnas.api import load_run
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import load_config
 from fmnas.platform.observers import load_plugin_observers
-from fmnas.platform.registry import find_plugins
+from fmnas.platform.references import find_plugins
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ CALLS_CODE = {
 
 
 SAFE_WITH = {"torch.load": "weights_only=True", "np.load": "allow_pickle=False"}
-USERS_CODE = {"platform/registry.py": {"compile", "exec"}}
+USERS_CODE = {"platform/references.py": {"compile", "exec"}}
 """What a user names as his own optimizer or problem is code, and is run as such."""
 
 

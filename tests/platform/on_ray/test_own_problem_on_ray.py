@@ -14,7 +14,7 @@ from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
-from fmnas.platform.registry import SourceFile
+from fmnas.platform.references import SourceFile
 from fmnas.platform.workers.cluster import session_directory
 from fmnas.platform.workers.factory import _ship_source
 from fmnas.platform.workers.pool import FailedEvaluation, JobEnded, Pool
