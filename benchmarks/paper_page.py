@@ -82,7 +82,7 @@ def picture_of(taken: Taken) -> str:
 
 
 @cache
-def shipped(problem: str) -> Config:
+def load_shipped(problem: str) -> Config:
     """The configuration paper/PROBLEM."""
     return load_config(f"paper/{problem}")
 
@@ -151,7 +151,7 @@ def rank_optimizers(taken: Taken, labels: Collection[str]) -> list[str]:
 
 def of_kernels(taken: Taken, about: Mapping[str, Any]) -> list[str]:
     """Labels of bo-fm's other kernels that were run or published."""
-    entries = shipped(taken.facts.problem).optimizers
+    entries = load_shipped(taken.facts.problem).optimizers
     known = {*taken.facts.optimizers, *about.get("rows", {})}
     return [entry.label for entry in entries if "kernel" in entry.options and entry.label in known]
 
@@ -165,7 +165,7 @@ def competing(taken: Taken, about: Mapping[str, Any]) -> list[str]:
 def protocol(taken: Taken) -> str:
     """How a table came about."""
     facts = taken.facts
-    config = shipped(facts.problem)
+    config = load_shipped(facts.problem)
     recorded = {"repeats": facts.repeats, "seed": facts.seed, "budget.evaluations": facts.evaluations}
     plain = (config.repeats, config.seed, config.budget.evaluations)
     changed = [f" -o {k}={v}" for (k, v), usual in zip(recorded.items(), plain, strict=True) if v != usual]
@@ -203,7 +203,7 @@ def mismatch(taken: Taken, about: Mapping[str, Any]) -> str:
 
 def not_run(taken: Taken) -> str:
     """Which of the configuration's optimizers have not been run, if there are some."""
-    planned = [entry.label for entry in shipped(taken.facts.problem).optimizers]
+    planned = [entry.label for entry in load_shipped(taken.facts.problem).optimizers]
     missing = [name for name in planned if name not in taken.facts.optimizers]
     if not of_kernels(taken, {}):
         others = of_kernels(taken, {"rows": planned})

@@ -69,7 +69,9 @@ def of_griewank(z: Vector) -> float:
     return float((z**2).sum() / 40 - np.prod(np.cos(z / np.sqrt(np.arange(1, len(z) + 1)))) + 1)
 
 
-def mixed(function: Callable[[Vector], float], low: float, high: float, nominal: tuple[int, int], seed: int) -> Problem:
+def make_mixed(
+    function: Callable[[Vector], float], low: float, high: float, nominal: tuple[int, int], seed: int
+) -> Problem:
     """Return the function of 2 or 3 real and nominal[0] nominal variables of nominal[1] values, in a random order.
 
     The real variables' box is shifted by up to a tenth of its width; nominal values are permuted numbers of a shifted
@@ -91,12 +93,12 @@ def mixed(function: Callable[[Vector], float], low: float, high: float, nominal:
     return value
 
 
-levy = mixed(of_levy, -7.0, 9.0, (4, 9), 11)
-rosenbrock = mixed(of_rosenbrock, -2.0, 2.0, (3, 9), 12)
-rastrigin = mixed(of_rastrigin, -4.0, 4.0, (3, 10), 13)
-styblinski_tang = mixed(of_styblinski_tang, -5.0, 5.0, (4, 11), 14)
-michalewicz = mixed(of_michalewicz, 0.0, math.pi, (3, 9), 15)
-griewank = mixed(of_griewank, -10.0, 10.0, (4, 5), 16)
+levy = make_mixed(of_levy, -7.0, 9.0, (4, 9), 11)
+rosenbrock = make_mixed(of_rosenbrock, -2.0, 2.0, (3, 9), 12)
+rastrigin = make_mixed(of_rastrigin, -4.0, 4.0, (3, 10), 13)
+styblinski_tang = make_mixed(of_styblinski_tang, -5.0, 5.0, (4, 11), 14)
+michalewicz = make_mixed(of_michalewicz, 0.0, math.pi, (3, 9), 15)
+griewank = make_mixed(of_griewank, -10.0, 10.0, (4, 5), 16)
 
 
 @objective([*(Real(f"x{i}", -1.0, 1.0) for i in range(3)), *(Nominal(f"h{j}", (0, 1)) for j in range(20))])

@@ -47,7 +47,7 @@ def record_results(roots: Sequence[Path], out: Path, notify: Callable[[str], Non
         for result in state.ledger.results
         if result.status in CHARGED and result.trial.origin != WARM_START
     ]
-    results = [_recorded(i, result) for i, result in charged if result.epochs == result.trial.epochs]
+    results = [_make_recorded_result(i, result) for i, result in charged if result.epochs == result.trial.epochs]
     if not results:
         raise RunDirectoryError(f"{', '.join(map(str, roots))}: no trial has ended yet: record them when some have")
     try:
@@ -121,7 +121,7 @@ def _describe_source(directory: RunDirectory, state: ExperimentState) -> dict[st
     }
 
 
-def _recorded(source: int, result: TrialResult) -> RecordedResult:
+def _make_recorded_result(source: int, result: TrialResult) -> RecordedResult:
     return RecordedResult(
         *(source, result.run, result.trial, result.status, result.charged_seconds),
         evaluation=result.evaluation,

@@ -152,7 +152,7 @@ def targets(curves: pd.DataFrame, last: Checkpoint) -> list[Target]:
     for mean, name in ((row.mean, row.optimizer) for row in last.rows if not np.isnan(row.mean)):
         below = within[is_at_most(within["incumbent"].to_numpy(dtype=float), mean)]
         by_repeat = _by_repeat(curves, below.drop_duplicates("run").set_index("run")["evaluations"])
-        rows = tuple(_reached(row.optimizer, by_repeat[row.optimizer]) for row in last.rows)
+        rows = tuple(_count_in_time(row.optimizer, by_repeat[row.optimizer]) for row in last.rows)
         reached.append(Target(mean, f"{name}'s mean at {last.share:.0%}", rows))
     return reached
 
@@ -212,7 +212,7 @@ def _final_numbers(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.Dat
     )
 
 
-def _reached(optimizer: str, values: Mapping[int, float]) -> Reached:
+def _count_in_time(optimizer: str, values: Mapping[int, float]) -> Reached:
     in_time = [value for value in values.values() if not np.isnan(value)]
     return Reached(optimizer, len(in_time), len(values), float(np.mean(in_time)) if in_time else np.nan, values)
 

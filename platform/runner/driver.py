@@ -31,7 +31,7 @@ POLL_SECONDS = 0.25
 class Clock:
     """now: seconds since the epoch, for events. elapsed: monotonic seconds, for durations.
 
-    suggesting: the context in which an optimizer is asked and told; simulated time passes in no other.
+    suggesting: the context in which an optimizer is asked or given results; simulated time passes in no other.
     """
 
     now: Callable[[], float] = time.time
