@@ -12,7 +12,7 @@ All numbers are at equal evaluations: those of the smallest budget, over the opt
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -99,26 +99,28 @@ class ProblemsSummary:
     def headline(self) -> str:
         """The best mean rank, and what the tests of the reference say."""
         best = self.final_ranks[0]
-        interval = f" ({best.low:.2f} to {best.high:.2f})" if isfinite(best.low) else ""
+        leaders = [row.optimizer for row in self.final_ranks if isclose(row.mean, best.mean)]
+        lead = f"{join_names(leaders)} {'has' if len(leaders) == 1 else 'share'} the best mean rank"
+        interval = f" ({best.low:.2f} to {best.high:.2f})" if isfinite(best.low) and len(leaders) == 1 else ""
         better = [test.other for test in self.tests if test.verdict == FIRST]
         worse = [test.other for test in self.tests if test.verdict and test.verdict != FIRST]
         shown = [f"better than {join_names(better)}"] * bool(better) + [f"worse than {join_names(worse)}"] * bool(worse)
         verdict = f"is {' and '.join(shown)} over all problems" if shown else "is not shown to differ from any other"
         return (
-            f"{best.optimizer} has the best mean rank, {best.mean:.2f}{interval} of {len(self.optimizers)}, over "
-            f"{len(self.problems)} problems at {self.evaluations} evaluations. {self.reference} {verdict}."
+            f"{lead}, {best.mean:.2f}{interval} of {len(self.optimizers)}, over {len(self.problems)} problems at "
+            f"{self.evaluations} evaluations. {self.reference} {verdict}."
         )
 
     @property
     def caution(self) -> str:
         """What the data can support, in sentences."""
-        repeats, needed = max(row.repeats for row in self.results), repeats_needed(len(self.tests))
-        problems, fewest = len(self.problems), FEWEST_PROBLEMS
-        with_repeats = f"With {repeats} repeat{'s' * (repeats > 1)}"
+        needed, problems, fewest = repeats_needed(len(self.tests)), len(self.problems), FEWEST_PROBLEMS
+        ties = list(dict.fromkeys(row.problem for row in self.results if row.repeats < needed))
+        are_ties = f"{'each problem' if len(ties) == problems else join_names(ties)} is a tie"
         sentences = {
             CAUTION: True,
             f"With {problems} problems there is no critical-difference diagram: it needs {fewest}.": problems < fewest,
-            f"{with_repeats} each problem is a tie: to win one takes {needed} repeats.": repeats < needed,
+            f"To win on a problem takes {needed} repeats; with fewer, {are_ties}.": bool(ties),
             f"Left out, because some problem lacks them: {', '.join(self.left_out)}.": bool(self.left_out),
         }
         return " ".join(sentence for sentence, holds in sentences.items() if holds)

@@ -4,7 +4,7 @@ Missing numbers are NaN here and null in the file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from math import nan
 from typing import Any
 
@@ -34,6 +34,10 @@ class Remark:
 
     text: str
     optimizer: str = ""
+
+
+MINIMUM_TOLERANCE = 1e-5
+"""How far below the stated minimum of a problem a result may be, relative to max(1, |minimum|)."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,8 @@ class Summary:
 def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
     """The summary of a table of trials, of its `anytime_curves` and its `ledger_table`."""
     budget, final = context.budget, final_table(curves, ledger, context.budget, context.finished)
-    at = final.common_epochs
+    at, wrong_minimum = final.common_epochs, _minimum_warning(curves, context.minimum)
+    context = replace(context, minimum=None) if wrong_minimum else context
     tests = compare({name: row.values for name, row in final.rows.items()}, context.hypotheses)
     checks = {row.optimizer: row for row in check_optimizers(trials, ledger, context.by_design)}
     retrained = retrained_summary(context.retrained, context.hypotheses)
@@ -175,6 +180,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         headlines = [headlines[1], f"In the search, {headlines[0]}"]
     cautions = [
         caution(final, tests, _not_begun(ledger, context)),
+        wrong_minimum,
         *unused_method_warnings(list(checks.values())),
         *failure_warnings(list(checks.values())),
         *lost_trial_warnings(ledger),
@@ -226,6 +232,17 @@ def _not_begun(ledger: pd.DataFrame, context: ReportContext) -> list[str]:
     """The optimizers of an unfinished experiment with runs that have not begun."""
     begun = set(ledger["run"])
     return [] if context.finished else list(dict.fromkeys(r.optimizer for r in context.runs if r.run not in begun))
+
+
+def _minimum_warning(curves: pd.DataFrame, minimum: float | None) -> str:
+    """A sentence if a result is below the stated minimum by more than rounding and noise explain; else empty."""
+    lowest = curves["incumbent"].min()
+    if minimum is None or not lowest < minimum - MINIMUM_TOLERANCE * max(1.0, abs(minimum)):
+        return ""
+    return (
+        f"A result, {format_number(lowest)}, is below the stated minimum of the problem, {format_number(minimum)}: "
+        "correct `minimum`. It is not used here."
+    )
 
 
 def _final_row(row: FinalNumbers, checks: SanityChecks, trials: pd.DataFrame, context: ReportContext) -> FinalRow:

@@ -110,7 +110,7 @@ class Optimizer(ABC):
             suggestion = self._suggest(np.random.default_rng([self.seed, self._asked]))
         if suggestion is None:
             if not self.pending:
-                raise OptimizerError(f"trial {self._asked}: _suggest returned None although no trial is pending")
+                raise OptimizerError(f"trial {self._asked}: it suggested nothing, although no trial is pending")
             return None
         arguments = vars(self._validate(suggestion))
         trial = Trial(id=self._asked, **{**arguments, "epochs": arguments["epochs"] or self.epochs})

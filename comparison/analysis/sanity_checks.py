@@ -28,8 +28,7 @@ class SanityChecks:
 
     trials: that ended or were cancelled. shares: by origin. model_share: the model's share.
     method_share: the share of its model or its mutations; NaN for an optimizer that is random by design.
-    has_model: whether it is model-based by design. method_unused: it has a model, or mutates, and all of its new
-    configurations were drawn at random.
+    method_unused: it has a model, or mutates, and all of its new configurations were drawn at random.
     charged: trials that cost budget. unfinished: charged trials that failed or timed out.
     fallbacks: suggestions drawn at random in place of the model or a mutation; failed_fits: those after a failed fit.
     extrapolated: the share of its trials that a surrogate predicted far from all that it was fitted to.
@@ -43,7 +42,6 @@ class SanityChecks:
     shares: Mapping[str, float]
     model_share: float
     method_share: float
-    has_model: bool
     method_unused: bool
     charged: int
     unfinished: int
@@ -74,8 +72,7 @@ def check_optimizers(
 def unused_method_warnings(checks: Sequence[SanityChecks]) -> list[str]:
     """A sentence for each optimizer that never used its model or its mutations."""
     return [
-        f"{row.optimizer} never {'used its model' if row.has_model else 'mutated'}: all of its new "
-        "configurations were drawn at random."
+        f"{row.optimizer} never used its own method: all of its new configurations were drawn at random."
         for row in checks
         if row.method_unused
     ]
@@ -120,7 +117,6 @@ def _check_optimizer(optimizer: str, design: str, trials: pd.DataFrame, runs: pd
         shares=shares,
         model_share=shares[MODEL],
         method_share=float("nan") if design == RANDOM else shares[MODEL] + shares[MUTATION],
-        has_model=design == MODEL,
         method_unused=design != RANDOM and unused,
         charged=charged,
         unfinished=charged - int(runs["finished"].sum()),

@@ -8,10 +8,10 @@ import re
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fmnas.platform.config.errors import format_count
+from fmnas.platform.config.source import dump_yaml
 from fmnas.platform.config.uri import check_no_password, make_absolute
 from fmnas.platform.problems import display_name
 from fmnas.platform.references import absolute_reference, find_plugins
@@ -281,7 +281,7 @@ class Config(Section):
     initial_design: Annotated[int, Field(ge=0, le=100_000)] | Literal["authors"] | None = None
     """Number of random points that the optimizers of a repeat share. authors: with `seed: 0`, repeat r (from 0) has the
     ten points of the BO-FM paper's run with seed r; with a different seed, ten points drawn in the same way, from a
-    seed that depends on `seed` and on the repeat. null: a third of budget.evaluations, at least 1 and at most 10."""
+    seed that depends on `seed` and on the repeat. null: a third of budget.evaluations, from 1 to 10; 0 if that is 1."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
     racing: int | None = Field(default=None, ge=1, examples=["1"])
@@ -339,4 +339,4 @@ class Config(Section):
 
     def to_yaml(self) -> str:
         """The configuration with every default, as YAML that loads to the same."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+        return dump_yaml(self.model_dump(mode="json"))

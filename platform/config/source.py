@@ -1,6 +1,7 @@
 """The YAML of a configuration: a file or a shipped one, and overrides from the command line."""
 
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,12 @@ def shipped_configs() -> dict[str, str]:
     return {path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
+FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+"""Numbers such as 1e-3, which are text in YAML 1.1."""
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML of plain values that refuses a key given twice."""
+    """YAML of plain values, with numbers such as 1e-3, that refuses a key given twice."""
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys: set[str] = set()
@@ -47,6 +52,19 @@ class _Loader(yaml.SafeLoader):
                     raise ConstructorError(None, None, f"duplicate key {format_value(key.value)}", key.start_mark)
                 keys.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML that `_Loader` reads as the same values."""
+
+
+for kind in (_Loader, _Dumper):
+    kind.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
+
+
+def dump_yaml(data: Mapping[str, Any]) -> str:
+    """The text of plain data, in the order of its keys."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False)
 
 
 def _load_yaml(text: str, place: str) -> Any:

@@ -125,7 +125,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         by_design={entry.label: entry.implementation.optimizer.chooses for entry in config.optimizers},
         setup=setup_statements(config, problem),
         settings=resolved_options(config),
-        minimum=problem.minimum,
+        minimum=None if config.fixed else problem.minimum,  # that of the whole space may be out of reach
         objectives=problem.objectives,
         files=PAGE_FILES,
         full_training=search_fidelity(config),

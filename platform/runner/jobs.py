@@ -42,8 +42,8 @@ class SearchJobs(JobSource):
 
     start_event = Started
     failure_message = (
-        "{count} trials in a row failed, the last being {last}. Fix the cause and resume, or raise workers.failures "
-        "(failures= of minimize)"
+        "{count} trials in a row failed, the last being {last}. Fix the cause and resume (call minimize again), or "
+        "raise workers.failures (failures= of minimize)"
     )
 
     def __init__(self, state: ExperimentState) -> None:

@@ -118,7 +118,6 @@ def sanity_checks(first: str, second: str) -> tuple[SanityChecks, ...]:
         trials=75,
         shares={"initial": 0.4, "model": 0.6},
         model_share=0.6,
-        has_model=True,
         method_share=0.6,
         method_unused=False,
         charged=10,

@@ -137,15 +137,15 @@ Make = Callable[..., Results]
 
 @pytest.fixture
 def make_experiment(make_table: Table) -> Callable[..., Results]:
-    """make_experiment(problem, optimizers, evaluations): three repeats of each; "a" is the best."""
+    """make_experiment(problem, optimizers, evaluations, best, repeats) of one problem."""
 
-    def make(problem: str, optimizers: str, evaluations: int) -> Results:
-        scale = {name: 1.0 if name == "a" else 2.0 for name in optimizers}
+    def make(problem: str, optimizers: str, evaluations: int, best: str = "a", repeats: int = 3) -> Results:
+        scale = {name: 1.0 if name == best else 2.0 for name in optimizers}
         trials = make_table(
             {
                 (name, repeat): [scale[name] / (1 + i) + repeat for i in range(evaluations)]
                 for name in optimizers
-                for repeat in range(3)
+                for repeat in range(repeats)
             }
         )
         return compute_results(trials, ReportContext(problem, problem, Budget(evaluations, 25), {}, "", finished=True))
@@ -183,6 +183,16 @@ def test_few_problems_have_no_critical_difference(tmp_path: Path, make_experimen
     assert summary.reference == "a"
     assert not (tmp_path / "critical_difference.pdf").exists()
     assert {"10", "6"} <= set(re.findall(r"\d+", summary.caution))  # problems for the diagram; repeats for a win
+
+
+def test_equal_ranks_share_the_headline_and_a_problem_with_few_repeats_is_named(
+    tmp_path: Path, make_experiment: Make
+) -> None:
+    experiments = [make_experiment("p", "ab", 3, repeats=6), make_experiment("q", "ab", 3, best="b")]
+    summary = write_problems_report(experiments, "a", tmp_path)
+    assert [row.mean for row in summary.final_ranks] == [1.5, 1.5]
+    assert "a and b" in summary.headline
+    assert {"p", "q"} & set(summary.caution.split()) == {"q"}
 
 
 def test_problems_without_common_optimizers_are_refused(tmp_path: Path, make_experiment: Make) -> None:

@@ -82,7 +82,7 @@ def test_a_comparison(make_table, tmp_path):
     bofm = plain["optimizers"]["bo-fm"]
     assert (bofm["mean"], bofm["standard_error"], bofm["values"]) == (1.0, None, {"0": 1.0})
     assert bofm["best_configuration"] == {"x": 2 / 7}
-    assert (plain["sanity_checks"][0]["has_model"], bofm["model_share"]) == (True, 1 / 3)
+    assert (plain["sanity_checks"][0]["method_unused"], bofm["model_share"]) == (False, 1 / 3)
     assert plain["compared_at"] == {"epochs": 75, "evaluations": 3.0}
     assert [run["epochs"] for run in plain["ledger"]] == [75, 75]
     assert plain["incidents"] == [{"optimizer": "re", "what": "failed", "text": "oom", "trials": 1}]
@@ -123,7 +123,7 @@ def test_remarks_of_the_context(make_table, tmp_path):
     table = make_table({("re", 0): [3.0] * 3, ("re", 1): [2.0] * 3, ("bohb", 0): [4.0] * 3})
     summary = write_report(table, context, tmp_path)
     html = (tmp_path / "index.html").read_text()
-    assert "bohb never used its model" in summary.caution
+    assert "bohb never" in summary.caution
     assert summary.caution.endswith("The moon was full.")
     assert summary.caution in html
     assert "<p>re knows the budget.</p>" in html
@@ -196,3 +196,11 @@ def test_the_mean_regret_is_shown_if_it_is_known_and_not_the_mean(make_run, tmp_
     summary = write_report(make_run("a", 0, [3.0, 1.0, 2.0]), context, tmp_path)
     assert summary.to_json()["optimizers"]["a"]["regret"] == regret
     assert ("mean regret" in (tmp_path / "index.html").read_text()) == bool(minimum)
+
+
+@pytest.mark.parametrize(("minimum", "is_wrong"), [(1.5, True), (1.0 + 1e-4, True), (1.0 + 1e-6, False), (1.0, False)])
+def test_a_minimum_above_a_result_is_reported_and_not_used(make_run, tmp_path, minimum, is_wrong):
+    context = ReportContext("n", "p", BUDGET, {}, "", minimum=minimum)
+    summary = write_report(make_run("a", 0, [3.0, 1.0, 2.0]), context, tmp_path)
+    assert (summary.minimum is None) == is_wrong
+    assert ("minimum" in summary.caution) == is_wrong

@@ -76,26 +76,25 @@ def test_warm_start_trials_are_not_suggestions(make_run):
     assert checks.warnings == ()
     assert (checks.shares["warm_start"], checks.model_share, checks.fallbacks) == (0.5, 0.25, 0)
     checks = check(make_run("bo-fm", 0, [KNOWN] * 4 + [RANDOM]))
-    assert checks.has_model
     assert checks.method_unused
     assert "1 of its 1 new" in checks.warnings[0]
 
 
 @pytest.mark.parametrize(
-    ("name", "trials", "has_model", "method_unused"),
+    ("name", "trials", "method_unused"),
     [
-        ("bohb", [RANDOM, RANDOM, PROMOTED], True, True),
-        ("bohb", [RANDOM, RANDOM, MODEL], True, False),
-        ("bo-fm", [INITIAL, RANDOM], True, True),
-        ("bo-fm", [INITIAL, INITIAL], True, False),  # no new configurations yet
-        ("random", [RANDOM], False, False),
-        ("regularized-evolution", [INITIAL, RANDOM], False, True),
-        ("regularized-evolution", [RANDOM, MUTATED], False, False),
+        ("bohb", [RANDOM, RANDOM, PROMOTED], True),
+        ("bohb", [RANDOM, RANDOM, MODEL], False),
+        ("bo-fm", [INITIAL, RANDOM], True),
+        ("bo-fm", [INITIAL, INITIAL], False),  # no new configurations yet
+        ("random", [RANDOM], False),
+        ("regularized-evolution", [INITIAL, RANDOM], True),
+        ("regularized-evolution", [RANDOM, MUTATED], False),
     ],
 )
-def test_unused_models_and_mutations(make_run, name, trials, has_model, method_unused):
+def test_unused_models_and_mutations(make_run, name, trials, method_unused):
     checks = check(make_run(name, 0, trials))
-    assert (checks.has_model, checks.method_unused) == (has_model, method_unused)
+    assert checks.method_unused == method_unused
     warnings = unused_method_warnings([checks])
     assert [text.startswith(f"{name} never") for text in warnings] == [True] * method_unused
 
@@ -145,5 +144,5 @@ def test_the_share_of_the_method(make_run, name, trials, by_method):
 def test_designs(make_run):
     trials = make_run("a", 0, [RANDOM])
     ledger = ledger_table(trials, BUDGET)
-    assert check_optimizers(trials, ledger)[0].has_model, "the default gives the most warnings"
-    assert not check_optimizers(trials, ledger, {"a": "random"})[0].has_model
+    assert check_optimizers(trials, ledger)[0].method_unused, "the default gives the most warnings"
+    assert not check_optimizers(trials, ledger, {"a": "random"})[0].method_unused

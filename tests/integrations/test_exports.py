@@ -1,6 +1,7 @@
 """Trials as studies of Optuna and as runs of DeepCAVE: nothing is lost, changed or mixed."""
 
 import json
+import shutil
 import sys
 import warnings
 from collections.abc import Callable
@@ -12,12 +13,14 @@ import optuna
 import pytest
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
+from support import journal_dicts, write_journal
 
 from fmnas.api import load_run
 from fmnas.integrations.deepcave import STATUS, configuration_space, export_runs
 from fmnas.integrations.exported import ExportedExperiment, ExportedRun, ExportError
 from fmnas.integrations.optuna_storage import export_distributions, export_studies
 from fmnas.platform.cli import main
+from fmnas.platform.experiment.events import event_from_dict
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import Evaluation, Graph, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 
@@ -215,6 +218,11 @@ def test_the_command_exports_every_run(
     assert main(["run", "func2c", *overrides, "--out", str(tmp_path / "run"), "--progress", "quiet"]) == 0
     capsys.readouterr()
     assert main(["export", str(tmp_path / "run")]) == 2
+    shutil.copytree(tmp_path / "run", tmp_path / "begun")
+    events = journal_dicts(tmp_path / "run" / "journal.jsonl")
+    before = next(i for i, event in enumerate(events) if event["event"] == "asked")
+    write_journal(tmp_path / "begun" / "journal.jsonl", list(map(event_from_dict, events[:before])))
+    assert main(["export", str(tmp_path / "begun"), "--optuna", url]) == 2
     assert main(["export", str(tmp_path / "run"), "--optuna", url, "--deepcave", str(tmp_path / "deepcave")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 * 4

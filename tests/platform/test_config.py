@@ -16,7 +16,7 @@ from fmnas.comparison.analysis.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.config.schema import Config
-from fmnas.platform.config.source import shipped_configs
+from fmnas.platform.config.source import apply_override, dump_yaml, parse_yaml, shipped_configs
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.comparability import design_warnings
 from fmnas.platform.experiment.experiment import build_experiment
@@ -103,6 +103,19 @@ def test_the_authors_points_may_be_asked_for(problem: str, tmp_path: Path) -> No
     path = tmp_path / "config.yaml"
     path.write_text(config.to_yaml())
     assert load_config(path) == config
+
+
+@pytest.mark.parametrize("text", ["1e3", "1E3", "1.e+3", "+.1e4", "1000"])
+def test_numbers_with_an_exponent_are_numbers(text: str) -> None:
+    data: dict[str, Any] = {**GOOD}
+    apply_override(data, f"budget={{evaluations: 20, seconds: {text}}}")
+    assert data["budget"]["seconds"] == 1000
+    assert check_config(data, "here").budget.seconds == 1000
+
+
+@given(st.one_of(st.floats(allow_nan=False), st.from_regex(r"[-+.0-9]{0,3}[eE][-+0-9]{0,3}", fullmatch=True)))
+def test_numbers_and_text_that_looks_like_one_are_read_as_written(value: float | str) -> None:
+    assert parse_yaml(dump_yaml({"value": value}), "here") == {"value": value}
 
 
 def test_the_authors_points_are_not_known_for_every_problem() -> None:

@@ -50,6 +50,11 @@ def rows(out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_the_minimum_of_the_whole_space_is_not_that_of_a_part(done: Path) -> None:
+    assert problem("func2c").minimum is not None
+    assert json.loads((done / "summary.json").read_text())["minimum"] is None
+
+
 def test_every_trial_has_all_variables_and_the_fixed_values(done: Path) -> None:
     names = problem("func2c").space.names
     table = rows(done)
