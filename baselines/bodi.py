@@ -18,7 +18,7 @@ are drawn again at every suggestion.
 | pending trials | qEI | kriging believer | asynchronous workers |
 | constraints | none | obeyed | |
 
-Unchanged: embedding, kernel, maximum likelihood of all lengthscales from 0.693, 128 anchors, the recipes for binary
+Unchanged: embedding, kernel, likelihood of all lengthscales, maximised from 0.693, 128 anchors, the recipes for binary
 variables, expected improvement, 20 starts that alternate with steps to the best neighbour. The recipe for nominal
 variables is MCBO's (Dreczkowski, Grosnit, Bou Ammar 2023); the authors' own places values in blocks.
 

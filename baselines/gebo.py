@@ -13,16 +13,17 @@ trained on five results, mostly of the best. A graph that often fails to improve
 | training | size of its batches not known | one result after another | |
 | metric of the loss | compared results not known | those of nearest and farthest objective | |
 | first suggestion | lengthscale 2, not fitted | fitted, as the later ones | |
+| initial points | 40 | 10 random ones | as for all |
 | output scale, mean | not known | maximised out; the noise is 0.1 of the scale | shared process |
 | pending trials | none | their predicted means | asynchronous workers |
-| constraints, known configurations | none, tried again | best sample that decodes to a new feasible one | |
+| constraints, known configurations | none, tried again | best sample of a new feasible one | |
 
-If no sample decodes to a new feasible configuration, a random feasible one is suggested, and the graph has failed.
-Otherwise the code is followed where the paper differs: the latent region exceeds the data by the lengthscale times
-their deviation (paper: by the deviation), failures need not be successive, and hubs are rewarded with gamma and number
-of arms of their own bandit (paper: those of the graphs). Training and metric were chosen on seeds 0 to 4 of
-pressure_vessel, speed_reducer, environmental_model and ackley53c_gebo.
-Limitation: values of integers and ordinals are categories, and the decoder soon yields only those of the best results.
+If no sample decodes to a new feasible configuration, a random one is suggested, and the graph has failed. Else the
+code is followed where the paper differs: the latent region exceeds the data by the lengthscale times their deviation
+(paper: by the deviation), failures need not be successive, the warm-up has five results per encoder (five epochs), and
+hubs are rewarded with gamma and arms of their own bandit (those of the graphs). Training and metric were chosen on
+seeds 0 to 4 of pressure_vessel, speed_reducer, environmental_model and ackley53c_gebo. Limitation: values of integers
+and ordinals are categories, and the decoder soon yields only those of the best results.
 """
 
 from collections.abc import Mapping
@@ -78,9 +79,7 @@ class GEBO(BayesianOptimizer):
     graphs: number of graphs. hubs: draws of hubs for each graph; equal ones count once.
     reward: of a graph; "published": the objective, as in the authors' code, by an error.
     evaluations: total number of evaluations, if known: with more, the bandits explore less.
-    The other parameters are those of `BayesianOptimizer`.
-
-    Bandits and autoencoder follow from the results. The memo of a trial is the place and the number of its graph.
+    The other parameters are those of `BayesianOptimizer`. The memo of a trial is the place and the number of its graph.
     """
 
     settings = ModelSettings(

@@ -10,15 +10,18 @@ over the samples, and maximised by hill climbing to graph neighbours and CMA-ES 
 | upper end in the doubling | has the density of the lower end | its own density | an error (`published_errors`) |
 | width of the first interval | 0.9 to 0.1, tried in turn | 1; 0.5 for q; half the range for the mean | |
 | neighbours of a nominal value | the next ones on a path | all other values; the graph's edges | |
-| sweeps before the kept ones | 2 | 1 | the chain continues from the last suggestion |
+| prior of the amplitude | between constants of the variables' graphs | between extremes of the kernel of the data | |
+| order of a sweep | beta, then q, then the weights | all shuffled | |
+| sweeps before the kept ones | 2 at the first suggestion, then none | 1 at each | the data have changed |
 | search | local optimum, then CMA-ES | the same, then once more | the parts depend on each other |
 | pending trials | none | their predicted means | asynchronous workers |
 | matrix not positive definite | more jitter | a random suggestion | shared with the other processes |
-| initial points | 20 | 10 random ones | as for all |
+| initial points | 10 or 20, by problem | 10 random ones | as for all |
 | constraints | none | obeyed | |
 
-Unchanged: kernel, priors, ten samples at each suggestion, 200 random points and ten neighbours of the incumbent, the
-best 20 of which are improved.
+Unchanged: kernel, other priors, ten samples at each suggestion, 200 random points and ten neighbours of the incumbent,
+the best 20 of which are improved. The amplitude's prior thus depends on beta, q and the weights, which are sampled as
+if it did not.
 
 Limitation, as in the source: with N variables a point has the covariance sum_r w_r C(N, r) with itself, up to 2^53 w_r
 on Ackley53C, where the least amplitude that the bounds allow, exp(-12), is too large for it.
