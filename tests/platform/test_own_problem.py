@@ -18,7 +18,7 @@ from fmnas.platform.references import SourceFile, load_source, read_source_file
 pytestmark = pytest.mark.slow
 
 HEAD = """
-from fmnas.search_spaces import Nominal, Real
+from fmnas.search_spaces import Integer, Nominal, Real
 from fmnas.trainers import objective
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 
@@ -180,6 +180,13 @@ def test_what_cannot_be_used_is_refused_before_anything_is_touched(
     for word in words:
         assert word in said
     assert not (here / "run").exists()
+
+
+def test_an_optimizer_that_refuses_the_space_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here / "large.py", "f = objective([Real('x', 0, 1), Integer('n', 1, 5000)])(lambda c: c['x'])\n")
+    assert run(here, "large.py", optimizers=["random", "bo-fm"]) == 2
+    assert "optimizers.1 = 'bo-fm': n has 5000 values" in capsys.readouterr().err
+    assert run(here, "large.py", optimizers=["random"]) == 0
 
 
 @pytest.mark.parametrize(
