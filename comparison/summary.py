@@ -119,7 +119,8 @@ class Summary:
     """What was compared, at what cost, with what result, and what that result can support.
 
     compared_at: the epochs at which all are compared. headline, caution: the result in words. optimizers: by name, the
-    lowest mean first. ledger: a row per run. incidents: by optimizer. remarks, minimum: those of the context.
+    lowest mean first. ledger: a row per run. incidents: by optimizer. remarks: those of the context.
+    minimum: that of the context, unless a result is below it.
     hypervolumes: of a problem with two objectives.
     """
 
@@ -235,13 +236,13 @@ def _not_begun(ledger: pd.DataFrame, context: ReportContext) -> list[str]:
 
 
 def _minimum_warning(curves: pd.DataFrame, minimum: float | None) -> str:
-    """A sentence if a result is below the stated minimum by more than rounding and noise explain; else empty."""
+    """A sentence if a result is below the stated minimum by more than MINIMUM_TOLERANCE; else empty."""
     lowest = curves["incumbent"].min()
     if minimum is None or not lowest < minimum - MINIMUM_TOLERANCE * max(1.0, abs(minimum)):
         return ""
     return (
-        f"A result, {format_number(lowest)}, is below the stated minimum of the problem, {format_number(minimum)}: "
-        "correct `minimum`. It is not used here."
+        f"A result, {lowest:.10g}, is below the known minimum of the problem, {minimum:.10g}: that is wrong, or the "
+        "objective is noisy. No regret is shown."
     )
 
 

@@ -229,7 +229,7 @@ def export(directory: Path, optuna: str | None, deepcave: Path | None) -> int:
         raise ConfigError("fmnas export: say what to write: --optuna URL, --deepcave FOLDER, or both")
     experiment = _exported_experiment(read_state(run_directory(directory)))
     if not experiment.runs:
-        raise ConfigError(f"{directory}: no trial has ended yet: export them when some have")
+        raise ConfigError(f"{directory}: no trial has ended yet, so there is nothing to export")
     studies = () if optuna is None else export_studies(experiment, optuna)
     runs = () if deepcave is None else export_runs(experiment, deepcave)
     for name, trials in chain(studies, runs):

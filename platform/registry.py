@@ -1,4 +1,4 @@
-"""The optimizers that a configuration can name: fmnas's own, and what a reference (references.py) makes one of."""
+"""The optimizers that a configuration can name: those of fmnas, and classes or functions that references name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

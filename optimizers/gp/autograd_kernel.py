@@ -132,7 +132,7 @@ class AutogradConditioned(ConditionedKernel[Tensor]):
             terms = [t for t in zip(correlations, (by_r, by_own), strict=True) if t[0].requires_grad]
             if not terms:
                 return torch.zeros_like(C)
-            loss = torch.stack([(part * slope).sum() for part, slope in terms]).sum()
+            loss = torch.stack([(part * slope).sum() for part, slope in terms]).sum()  # as in `pull_back`
             (gradient,) = torch.autograd.grad(loss, variable, allow_unused=True, materialize_grads=True)
             return gradient
 

@@ -103,7 +103,7 @@ def pull_back(r: Tensor, by_r: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor
     """Return the gradients of a loss by the inputs, given its gradient by_r; zeros where r does not depend on them."""
     if not (inputs and r.requires_grad):
         return tuple(map(torch.zeros_like, inputs))
-    loss = (r * by_r).sum()  # given by_r, torch would import a quarter of a second of code
+    loss = (r * by_r).sum()  # with by_r as an argument, torch imports code for a quarter of a second
     return torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
 
 

@@ -63,6 +63,8 @@ def format_errors(
         if item["type"] == "missing":
             path.append(item["loc"][-1])
         key, text = ".".join(map(_format_key, path)), item["msg"].removeprefix("Value error, ")
+        if item["type"] == "string_type" and isinstance(item["input"], int | float):
+            text += "; write it in quotes"
         if item["type"] == "extra_forbidden":
             names = [*_find_keys(schema, path[len(prefix) : -1]), *also]
             hint = ask_similar(str(item["loc"][-1]), names) or f"allowed are {', '.join(names) or 'none'}"

@@ -30,9 +30,9 @@ _KEY = re.compile(r"(?P<indent>[ -]*)(?P<key>\w+):")
 _HEADER = """# Every key of a configuration
 
 A configuration is a YAML file. `-o KEY=VALUE` overrides a key by its dotted name; `optimizers.0` is the first
-optimizer. `-o optimizers+=NAME` appends to the list. `fmnas config FILE` prints a configuration with all defaults, and
-its cost. `fmnas list optimizers --options` prints the options of each optimizer. This page is generated from the
-schema by `python -m fmnas.platform.config.reference`.
+optimizer. `-o optimizers+=NAME` appends to the list. 1e-3 is a number; text that looks like one is written in quotes.
+`fmnas config FILE` prints a configuration with all defaults, and its cost. `fmnas list optimizers --options` prints the
+options of each optimizer. This page is generated from the schema by `python -m fmnas.platform.config.reference`.
 
 | key | may be | default | example | meaning |
 |---|---|---|---|---|

@@ -101,8 +101,8 @@ class WorkersConfig(Section):
     """Whether workers measure what each trial uses of processors, memory and GPU; MLflow shows it with the trial. Every
     node needs `pip install psutil`, for GPUs also `nvidia-ml-py`."""
     suggestions: Literal["measured", "instant"] = "measured"
-    """How much simulated time a suggestion takes: its measured seconds, during which the driver serves no worker, or
-    none. With instant, the seconds of suggestions are not recorded, and the same seed gives the same times."""
+    """How much simulated time an ask or a tell takes: its measured seconds, during which the driver serves no worker,
+    or none. With instant, the seconds of suggestions are not recorded, and the same seed gives the same times."""
 
     @model_validator(mode="after")
     def _check_gpus(self) -> "WorkersConfig":
@@ -281,7 +281,8 @@ class Config(Section):
     initial_design: Annotated[int, Field(ge=0, le=100_000)] | Literal["authors"] | None = None
     """Number of random points that the optimizers of a repeat share. authors: with `seed: 0`, repeat r (from 0) has the
     ten points of the BO-FM paper's run with seed r; with a different seed, ten points drawn in the same way, from a
-    seed that depends on `seed` and on the repeat. null: a third of budget.evaluations, from 1 to 10; 0 if that is 1."""
+    seed that depends on `seed` and on the repeat. null: a third of budget.evaluations, from 1 to 10; with a single
+    evaluation, 0."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
     racing: int | None = Field(default=None, ge=1, examples=["1"])

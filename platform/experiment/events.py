@@ -63,7 +63,7 @@ class DriverStarted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An optimizer suggested a trial. suggest_seconds: of this ask and of the tells since the last one."""
+    """An optimizer suggested a trial. suggest_seconds: of this ask and of this driver's tells since the last."""
 
     run: str
     trial: Trial

@@ -82,8 +82,8 @@ class Experiment:
         try:
             optimizer = entry.implementation.build(subspace.free, context, entry.options)
         except FmnasError as error:
-            key, value = ("", entry.label) if entry.use is None else (".use", entry.use)
-            raise ConfigError(f"optimizers.{number}{key} = {format_value(value)}: {error}") from error
+            key, value = ("name", entry.name) if entry.use is None else ("use", entry.use)
+            raise ConfigError(f"optimizers.{number}.{key} = {format_value(value)}: {error}") from error
         return SubspaceOptimizer(subspace, optimizer) if subspace.fixed else optimizer
 
 

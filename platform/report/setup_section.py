@@ -98,7 +98,7 @@ def _simulated_time(config: Config) -> str:
     suggestions = "none" if workers.suggestions == INSTANT else "its measured ones"
     return (
         f"Time is simulated: {format_count(int(count), 'worker')}; a trial takes the seconds that its evaluation "
-        f"reports, a suggestion {suggestions}"
+        f"reports, an ask or a tell {suggestions}"
     )
 
 

@@ -1,7 +1,7 @@
 """Simulated workers: trials are evaluated in this process, one after the other, and their time is computed.
 
 A trial takes the seconds that its evaluation reports; one that fails, those that its failure reports or that it took
-here. A suggestion takes its measured seconds or none, by `workers.suggestions`. All else that the driver does takes
+here. An ask or a tell takes its measured seconds or none, by `workers.suggestions`. All else that the driver does takes
 none. So any number of workers costs no more than one, and an optimizer that thinks for long leaves workers idle, as the
 one driver of a real experiment does.
 

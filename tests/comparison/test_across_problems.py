@@ -188,11 +188,15 @@ def test_few_problems_have_no_critical_difference(tmp_path: Path, make_experimen
 def test_equal_ranks_share_the_headline_and_a_problem_with_few_repeats_is_named(
     tmp_path: Path, make_experiment: Make
 ) -> None:
-    experiments = [make_experiment("p", "ab", 3, repeats=6), make_experiment("q", "ab", 3, best="b")]
-    summary = write_problems_report(experiments, "a", tmp_path)
+    enough, few, fewer = (
+        make_experiment(name, "ab", 3, best, repeats)
+        for name, best, repeats in (("p", "a", 6), ("q", "b", 3), ("r", "b", 2))
+    )
+    summary = write_problems_report([enough, few], "a", tmp_path)
     assert [row.mean for row in summary.final_ranks] == [1.5, 1.5]
     assert "a and b" in summary.headline
-    assert {"p", "q"} & set(summary.caution.split()) == {"q"}
+    assert {"p", "q."} & set(summary.caution.split()) == {"q."}
+    assert "q and r" in write_problems_report([enough, few, fewer], "a", tmp_path).caution
 
 
 def test_problems_without_common_optimizers_are_refused(tmp_path: Path, make_experiment: Make) -> None:

@@ -123,7 +123,7 @@ def test_remarks_of_the_context(make_table, tmp_path):
     table = make_table({("re", 0): [3.0] * 3, ("re", 1): [2.0] * 3, ("bohb", 0): [4.0] * 3})
     summary = write_report(table, context, tmp_path)
     html = (tmp_path / "index.html").read_text()
-    assert "bohb never" in summary.caution
+    assert "bohb never used its own method" in summary.caution
     assert summary.caution.endswith("The moon was full.")
     assert summary.caution in html
     assert "<p>re knows the budget.</p>" in html
@@ -204,3 +204,4 @@ def test_a_minimum_above_a_result_is_reported_and_not_used(make_run, tmp_path, m
     summary = write_report(make_run("a", 0, [3.0, 1.0, 2.0]), context, tmp_path)
     assert (summary.minimum is None) == is_wrong
     assert ("minimum" in summary.caution) == is_wrong
+    assert (f"{minimum}" in summary.caution) == is_wrong

@@ -223,6 +223,7 @@ def test_the_command_exports_every_run(
     before = next(i for i, event in enumerate(events) if event["event"] == "asked")
     write_journal(tmp_path / "begun" / "journal.jsonl", list(map(event_from_dict, events[:before])))
     assert main(["export", str(tmp_path / "begun"), "--optuna", url]) == 2
+    assert str(tmp_path / "begun") in capsys.readouterr().err
     assert main(["export", str(tmp_path / "run"), "--optuna", url, "--deepcave", str(tmp_path / "deepcave")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 * 4

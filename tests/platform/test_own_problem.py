@@ -184,8 +184,8 @@ def test_what_cannot_be_used_is_refused_before_anything_is_touched(
 
 def test_an_optimizer_that_refuses_the_space_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "large.py", "f = objective([Real('x', 0, 1), Integer('n', 1, 5000)])(lambda c: c['x'])\n")
-    assert run(here, "large.py", optimizers=["random", "bo-fm"]) == 2
-    assert "optimizers.1 = 'bo-fm': n has 5000 values" in capsys.readouterr().err
+    assert run(here, "large.py", optimizers=["random", {"name": "bo-fm", "label": "b"}]) == 2
+    assert "optimizers.1.name = 'bo-fm': n has 5000 values" in capsys.readouterr().err
     assert run(here, "large.py", optimizers=["random"]) == 0
 
 

@@ -194,8 +194,7 @@ def finite_number(value: Any, what: str) -> float:
         if not isinstance(plain, bool) and isinstance(plain, RealNumber) and math.isfinite(plain):
             return float(plain)
     text = " ".join(repr(plain).split())[:MAX_VALUE_CHARS]
-    hint = "; two objectives are named by objectives=" if isinstance(plain, tuple | list) and len(plain) == 2 else ""
-    raise TrainerError(f"{what} {text} ({type(value).__name__}): it must be a finite number{hint}")
+    raise TrainerError(f"{what} {text} ({type(value).__name__}): it must be a finite number")
 
 
 def _numbers(result: Any, count: int) -> tuple[float, ...]:
