@@ -5,12 +5,13 @@
 
 `take` keeps of each run directory where its incumbents improved (curves.csv) and what it takes to run it again
 (facts.json: configuration, commits, versions, dates). Directories of one problem and one seed are put together: an
-optimizer that is added later is paired with the others. Every number in docs/results.md is worked out from those files
+optimizer that is added later is paired with the others. `--only LABEL ...` takes these optimizers alone. Every number in docs/results.md is worked out from those files
 and from benchmarks/data/published.json, which holds what the papers print.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,11 @@ class Taken:
         rows = rows[rows["evaluation"] <= (evaluation or self.facts.evaluations_of(label))]
         return rows.groupby("repeat")["best"].min().to_numpy()
 
+    def select(self, labels: Sequence[str]) -> "Taken":
+        """Return the rows of these optimizers."""
+        optimizers = {label: self.facts.optimizers[label] for label in labels}
+        return Taken(replace(self.facts, optimizers=optimizers), self.curves[self.curves["optimizer"].isin(labels)])
+
     def seconds(self, label: str) -> float:
         """Of a suggestion after the initial design, on average."""
         rows = self.curves[self.curves["optimizer"] == label]
@@ -219,10 +225,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", nargs="?", choices=["take"])
     parser.add_argument("directories", nargs="*", type=Path, metavar="DIR")
+    parser.add_argument("--only", nargs="+", metavar="LABEL", help="take these optimizers alone")
     parser.add_argument("--out", type=Path, default=DOCS, help="the folder of results.md")
     arguments = parser.parse_args()
     for folder in arguments.directories:
-        keep(run_directory(folder))
+        taken = run_directory(folder)
+        keep(taken.select(arguments.only) if arguments.only else taken)
     if arguments.what is None:
         from paper_page import write_page
 
