@@ -5,8 +5,9 @@
 
 `take` keeps of each run directory where its incumbents improved (curves.csv) and what it takes to run it again
 (facts.json: configuration, commits, versions, dates). Directories of one problem and one seed are put together: an
-optimizer that is added later is paired with the others. `--only LABEL ...` takes these optimizers alone. Every number in docs/results.md is worked out from those files
-and from benchmarks/data/published.json, which holds what the papers print.
+optimizer that is added later is paired with the others. `--only LABEL ...` takes these optimizers alone. Every number
+in docs/results.md is worked out from those files and from benchmarks/data/published.json, which holds what the papers
+print.
 """
 
 import argparse
