@@ -14,6 +14,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,18 @@ class Taken:
     facts: Facts
     curves: pd.DataFrame
 
+    @cached_property
+    def _bests(self) -> dict[tuple[str, int], np.ndarray]:
+        """What `bests` returned: a page asks for the same ones a hundred times."""
+        return {}
+
     def bests(self, label: str, evaluation: int | None = None) -> np.ndarray:
         """Return the best objective of each repeat after `evaluation` evaluations [repeats]; by default, at the end."""
-        rows = self.curves[self.curves["optimizer"] == label]
-        rows = rows[rows["evaluation"] <= (evaluation or self.facts.evaluations_of(label))]
-        return rows.groupby("repeat")["best"].min().to_numpy()
+        key = label, evaluation or self.facts.evaluations_of(label)
+        if key not in self._bests:
+            rows = self.curves[(self.curves["optimizer"] == label) & (self.curves["evaluation"] <= key[1])]
+            self._bests[key] = rows.groupby("repeat")["best"].min().to_numpy()
+        return self._bests[key]
 
     def select(self, labels: Sequence[str]) -> "Taken":
         """Return the rows of these optimizers."""

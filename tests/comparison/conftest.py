@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fmnas.comparison import Summary
+from fmnas.comparison import Summary, figures
 from fmnas.comparison.analysis.checkpoints import Checkpoint, CheckpointRow, Reached, Target
 from fmnas.comparison.analysis.paired_tests import NONE, SECOND, TOO_FEW, Comparisons, PairedTest
 from fmnas.comparison.analysis.retrained import Retrained, RetrainedBest, RetrainedMean
@@ -76,6 +76,12 @@ def make_table(make_run: Table) -> Table:
         return pd.concat([make_run(*key, trials) for key, trials in runs.items()], ignore_index=True)
 
     return make
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that looks at the numbers of a report: its figures take most of the time."""
+    monkeypatch.setattr(figures, "FIGURES", ())
 
 
 @pytest.fixture(scope="session")

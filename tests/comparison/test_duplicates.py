@@ -32,7 +32,7 @@ def test_by_hand():
         count([{**CELL, "op1": "conv9x9"}])
 
 
-def test_in_ledger_summary_and_page(make_run, tmp_path):
+def test_in_ledger_summary_and_page(make_run, tmp_path, no_figures):
     """`x` is the schedule: it differs unless set."""
     cells = [CELL, {**DEAD, "x": 0.0}, {**CELL, "x": 0.0}, MIRROR, {**CELL, "epochs": 5}, {**OTHER, "status": "lost"}]
     trials = make_run("re", 0, [{"objective": 1.0, **cell} for cell in cells])

@@ -107,7 +107,9 @@ def test_the_test_errors_have_tests_and_intervals_of_their_own(make_table):
         ({"epochs": 50, "images": 60_000, "seeds": 1}, []),
     ],
 )
-def test_a_retraining_with_less_than_the_search_is_not_reliable(make_table, tmp_path, full_training, reduced):
+def test_a_retraining_with_less_than_the_search_is_not_reliable(
+    make_table, tmp_path, no_figures, full_training, reduced
+):
     table = table_of({"a": {0: 0.1, 1: 0.2}, "b": {0: 0.3, 1: 0.4}})
     assert reduced_settings(retrained_summary(table), full_training) == reduced
     summary = summary_of(make_table, table, tmp_path, full_training=full_training)
