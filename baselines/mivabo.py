@@ -8,7 +8,7 @@ by an oracle of mixed_search.py. Linear and quadratic constraints hold exactly.
 
 | changed | source | here | reason |
 |---|---|---|---|
-| Fourier features | those of the function, on synthetic ones (so we read App. A) | drawn anew | the function is \
+| Fourier features | those of the function, on synthetic ones (so we read App. A) | drawn for each run | the function is \
 unknown |
 | factor of the covariance | 24 M ln(T) ln(1 / delta), delta not given | 1; `posterior_scale: theory` has it, with \
 T the number of results and delta = 0.1 | it is near 1e5, which makes the search nearly random |
@@ -28,7 +28,7 @@ mostly explore |
 Not implemented: the sparse priors of some of the paper's experiments.
 
 Limitations, as in the source: the prior variance of a configuration grows with its number of ones, and with the
-bandwidth 1 draws are nearly monotone in the continuous variables, so many suggestions are at a corner.
+bandwidth 1 draws are nearly monotone in the continuous variables: suggestions are often at a corner.
 """
 
 import math
