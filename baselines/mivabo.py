@@ -8,8 +8,7 @@ by an oracle of mixed_search.py. Linear and quadratic constraints hold exactly.
 
 | changed | source | here | reason |
 |---|---|---|---|
-| Fourier features | those of the function, on synthetic ones (so we read App. A) | drawn for each run | the function is \
-unknown |
+| Fourier features | those of the function, on synthetic ones (so we read App. A) | drawn for each run | |
 | factor of the covariance | 24 M ln(T) ln(1 / delta), delta not given | 1; `posterior_scale: theory` has it, with \
 T the number of results and delta = 0.1 | it is near 1e5, which makes the search nearly random |
 | objective | scale not stated | standardised, times the deviation that the prior expects at these points; \
