@@ -24,7 +24,7 @@ is the divergence of q(z) from N(0, 1), and the others are `metric_loss` and `En
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -37,11 +37,10 @@ from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Floats
 
 WIDTH = 4
-ADAM: Any = {
-    **{"lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0},
-    **{"amsgrad": False, "maximize": False, "fused": True},
-}
-"""Arguments of torch.optim.adam.adam. Making a torch.optim.Adam takes a second: it imports 800 modules."""
+take_adam_step = partial(
+    adam, lr=0.05, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False, fused=True
+)
+"""Making a torch.optim.Adam would import 800 modules, which takes a second."""
 TERM_WEIGHT = 0.1  # of metric and orthogonality
 MAX_LOG_DEVIATION = 10.0
 
@@ -169,7 +168,7 @@ class GraphAutoencoder:
                 terms = metric_loss(z, mean[1:2, -1], mean[2:, -1], ratio) + encoder.orthogonality()
                 loss = self.reconstruction_loss(triplet[:1], z, weight)
                 loss = loss + divergence(mean[:1], log_deviation) / triplet.shape[1] + TERM_WEIGHT * terms
-            adam(parameters, [*torch.autograd.grad(loss, parameters)], first, second, [], steps, **ADAM)
+            take_adam_step(parameters, [*torch.autograd.grad(loss, parameters)], first, second, [], steps)
 
 
 def result_weights(y: Floats, k: float) -> Floats:

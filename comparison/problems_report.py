@@ -115,13 +115,11 @@ class ProblemsSummary:
     def caution(self) -> str:
         """What the data can support, in sentences."""
         needed, problems, fewest = repeats_needed(len(self.tests)), len(self.problems), FEWEST_PROBLEMS
-        ties = list(dict.fromkeys(row.problem for row in self.results if row.repeats < needed))
+        few = list(dict.fromkeys(row.problem for row in self.results if row.repeats < needed))
         sentences = {
             CAUTION: True,
             f"With {problems} problems there is no critical-difference diagram: it needs {fewest}.": problems < fewest,
-            f"To win on a problem takes {needed} repeats; with fewer, it counts as a tie: {join_names(ties)}.": bool(
-                ties
-            ),
+            f"To win on a problem takes {needed} repeats; with fewer it counts as a tie: {join_names(few)}.": few != [],
             f"Left out, because some problem lacks them: {', '.join(self.left_out)}.": bool(self.left_out),
         }
         return " ".join(sentence for sentence, holds in sentences.items() if holds)

@@ -12,12 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.optim.adam import adam
 
 from fmnas.baselines.exp3 import EXP3, exploration_rate
 from fmnas.baselines.gebo import GEBO, latent_box
 from fmnas.baselines.graph_autoencoder import (
-    ADAM,
     WIDTH,
     Encoder,
     GraphAutoencoder,
@@ -25,6 +23,7 @@ from fmnas.baselines.graph_autoencoder import (
     metric_loss,
     propagation,
     result_weights,
+    take_adam_step,
 )
 from fmnas.baselines.graph_bandits import MAX_FAILURES, HubGraph, NestedBandits, grow_graph
 from fmnas.optimizers import OptimizerError, random_design
@@ -244,7 +243,7 @@ def test_the_arguments_of_adam_give_the_steps_of_its_class() -> None:
     ours, theirs, first, second = (torch.zeros(3, dtype=torch.float64) for _ in range(4))
     optimizer, steps = torch.optim.Adam([theirs.requires_grad_()], lr=0.05), torch.zeros(())
     for gradient in tensor([[1.0, -2.0, 1e-6], [0.5, 3.0, 0.0]]):
-        adam([ours], [gradient], [first], [second], [], [steps], **ADAM)
+        take_adam_step([ours], [gradient], [first], [second], [], [steps])
         theirs.grad = gradient
         optimizer.step()
     np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-12)
