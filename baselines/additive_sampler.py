@@ -26,11 +26,11 @@ Coordinate = tuple[str, int]
 class Sampler:
     """A Markov chain over the parameters, given observations at points [n] with objectives y [n].
 
-    published_error: whether `slice_sample` makes it.
+    published_errors: whether `slice_sample` makes its one, and the amplitude's prior is that of `path_extremes`.
     """
 
-    def __init__(self, kernel: AdditiveKernel, points: Points, y: Tensor, published_error: bool = False) -> None:
-        self._kernel, self._points, self._y, self._published_error = kernel, points, y, published_error
+    def __init__(self, kernel: AdditiveKernel, points: Points, y: Tensor, published_errors: bool = False) -> None:
+        self._kernel, self._points, self._y, self._published_errors = kernel, points, y, published_errors
         n = len(points)
         self._i, self._j = torch.tril_indices(n, n)
         self._K, self._places = torch.zeros(n, n, dtype=torch.float64), self._i * n + self._j
@@ -82,6 +82,8 @@ class Sampler:
     def _sample_scales(self, parameters: Parameters, gram: Tensor, rng: np.random.Generator) -> Parameters:
         low, high = float(self._y.min()), float(self._y.max())
         extremes = math.log(float(gram.max())), math.log(max(float(gram.min()), 1e-300))
+        if self._published_errors:
+            extremes = path_extremes(self._kernel.sizes)
         variance = math.log(float(self._y.var()))
         priors: dict[str, Callable[[float], float]] = {
             "mean": lambda x: log_prior_mean(x, low, high),
@@ -139,7 +141,7 @@ class Sampler:
             return density if density == -math.inf else density + self.log_likelihood(*change(x, at(x)))
 
         current = getattr(parameters, name) if place is None else getattr(parameters, name)[place]
-        x = slice_sample(log_density, current, _width(name, self._y), rng, self._published_error)
+        x = slice_sample(log_density, current, _width(name, self._y), rng, self._published_errors)
         return at(x), x
 
 
@@ -161,6 +163,19 @@ def log_prior_amplitude(x: float, low: float, high: float) -> float:
         return -math.inf
     deviation = max(0.25 * (high - low), 1e-6)
     return -0.5 * ((x - 0.5 * (low + high)) / deviation) ** 2 - math.log(deviation)
+
+
+def path_extremes(sizes: Sequence[int]) -> tuple[float, float]:
+    """Return the logarithms of the largest and the least eigenvalue of a kernel that HyBO does not have.
+
+    It is the product of diffusions for unit time on paths of `sizes` vertices, each divided by its mean eigenvalue.
+    """
+    largest = least = 0.0
+    for n in sizes:
+        of_graph = 2.0 - 2.0 * np.cos(np.pi * np.arange(n) / n)
+        log_mean = math.log(np.exp(-of_graph).mean())
+        largest, least = largest - log_mean, least - float(of_graph[-1]) - log_mean
+    return largest, max(least, math.log(1e-100))
 
 
 def log_prior_noise(x: float) -> float:

@@ -10,7 +10,7 @@ over the samples, and maximised by hill climbing to graph neighbours and CMA-ES 
 | upper end in the doubling | has the density of the lower end | its own density | an error (`published_errors`) |
 | width of the first interval | 0.9 to 0.1, tried in turn | 1; 0.5 for q; half the range for the mean | |
 | neighbours of a nominal value | the next ones on a path | all other values; the graph's edges | |
-| prior of the amplitude | between constants of the variables' graphs | between extremes of the kernel of the data | |
+| prior of the amplitude | from COMBO's product kernel | from this kernel of the data | an error (`published_errors`) |
 | order of a sweep | beta, then q, then the weights | all shuffled | |
 | sweeps before the kept ones | 2 at the first suggestion, then none | 1 at each | the data have changed |
 | search | local optimum, then CMA-ES | the same, then once more | the parts depend on each other |
@@ -59,7 +59,7 @@ class HyBO(Optimizer):
     """Bayesian optimization with additive hybrid kernels, averaged over samples of their parameters.
 
     samples: kept at each suggestion. max_order: the largest number of variables in a product; all of them by default.
-    published_errors: repeat two errors of the authors' code.
+    published_errors: repeat three errors of the authors' code.
     initial_design: configurations to try first; 10 random ones by default.
     """
 

@@ -22,6 +22,7 @@ from fmnas.baselines.additive_sampler import (
     log_prior_mean,
     log_prior_noise,
     log_prior_shape,
+    path_extremes,
 )
 from fmnas.baselines.hybo import HyBO
 from fmnas.optimizers import OptimizerError
@@ -159,6 +160,37 @@ def test_the_published_errors_are_an_option() -> None:
             optimizer.ask()
         states.append(optimizer._state.noise)
     assert states == pytest.approx([math.log(1e-3), 1.0045])
+
+
+@given(st.lists(st.integers(1, 12), max_size=3))
+def test_the_extremes_are_those_of_the_product_kernel_on_paths(sizes: list[int]) -> None:
+    product = np.ones(1)
+    for n in sizes:
+        adjacent = np.eye(n, k=1) + np.eye(n, k=-1)
+        kernel = np.exp(-np.linalg.eigvalsh(np.diag(adjacent.sum(0)) - adjacent))
+        product = np.outer(product, kernel / kernel.mean()).ravel()
+    assert path_extremes(sizes) == pytest.approx((math.log(product.max()), math.log(product.min())), abs=1e-9)
+
+
+@pytest.mark.parametrize("published_errors", [False, True])
+def test_the_amplitudes_prior_lies_between_the_extremes_of_a_kernel(
+    published_errors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, rng, bounds = golden_points(), np.random.default_rng(0), set()
+
+    def log_prior(x: float, low: float, high: float) -> float:
+        bounds.add((low, high))
+        return log_prior_amplitude(x, low, high)
+
+    monkeypatch.setattr("fmnas.baselines.additive_sampler.log_prior_amplitude", log_prior)
+    y = torch.from_numpy(rng.standard_normal(len(points)))
+    kernel, start = AdditiveKernel(tuple(GOLDEN["sizes"]), 5), Parameters.initial(y, 3, 2, 5)
+    Sampler(kernel, points, y, published_errors).sweep(start, rng)
+    gram = kernel.value(kernel.base_kernels(start, *pairs(points)), start)
+    largest, least = path_extremes(kernel.sizes) if published_errors else (gram.max().log(), gram.min().log())
+    variance = math.log(float(y.var()))
+    (bound,) = bounds
+    assert bound == pytest.approx((variance - float(largest), variance - float(least)))
 
 
 def test_a_sweep_samples_every_parameter_within_its_support() -> None:
