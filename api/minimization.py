@@ -135,7 +135,8 @@ def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] 
 
 def _name_arguments(message: str) -> str:
     """Replace configuration keys in a message by the arguments that set them."""
-    return re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
+    named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
+    return "\n".join(dict.fromkeys(named.splitlines()))  # two keys may follow from one argument
 
 
 def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tuple[RunResults, str]:

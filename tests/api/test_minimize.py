@@ -277,6 +277,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     [
         ({"evaluations": 0}, r"  evaluations = 0"),
         ({"optimizer": "bofm"}, r"  optimizer = 'bofm': .*bo-fm"),
+        ({"optimizer": int}, r"^[^\n]*\n  optimizer = <class 'int'>[^\n]*\n[^\n]*$"),
         ({"populaton": 4}, r"optimizer\.populaton: unknown key; allowed are"),
         ({"name": "bo-fm"}, "^name: "),
         ({"label": "mine", "concurrency": 2}, "^label, concurrency: "),
