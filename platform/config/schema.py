@@ -33,10 +33,17 @@ AUTHORS = "authors"
 """The value of initial_design for the points of the BO-FM paper's runs."""
 MAX_SECONDS = 1e9
 """About thirty years; timers of the operating system overflow at a few times that."""
-LABEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-"""An optimizer's label, which is part of the names of runs."""
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""A name that becomes part of the names of runs and files."""
 MIN_RESOURCE = 0.0001
 """The smallest share of a CPU or GPU that Ray can count."""
+
+
+def check_name(name: str) -> str:
+    """Return the name. Raises ValueError if it cannot be part of a file's name."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise ValueError("must be letters, digits, '.', '_' or '-', of which the first is a letter or a digit")
+    return name
 
 
 class Section(BaseModel):
@@ -221,7 +228,7 @@ class OptimizerConfig(Section):
     use: Annotated[str, AfterValidator(absolute_reference)] | None = Field(default=None, examples=["mine.py:Mine"])
     """The class of a user-defined optimizer, as "module:Class" or "FILE.py:Class". A file is searched for in the
     current folder, then beside the configuration; stored as an absolute path."""
-    label: str = Field(default="", pattern=f"^{LABEL_PATTERN.pattern}$", examples=["bo-fm-moddif"])
+    label: Annotated[str, AfterValidator(check_name)] = Field(default="", max_length=40, examples=["bo-fm-moddif"])
     """Its name in tables, curves, files and MLflow; must be unique. Default: the name."""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     """Number of trials that may run at the same time."""
@@ -266,7 +273,7 @@ class OptimizerConfig(Section):
 class Config(Section):
     """An experiment: a problem, and optimizers with an equal budget."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["my-experiment"])
+    name: Annotated[str, AfterValidator(check_name)] = Field(max_length=100, examples=["my-experiment"])
     """Name of the experiment, of its folder in runs/ and in MLflow; defaults to the file's name."""
     problem: str = Field(examples=["joint"])
     """A name of the registry (`fmnas list problems`); a user-defined problem as FILE.py:NAME or MODULE:NAME; or the

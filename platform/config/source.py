@@ -38,7 +38,7 @@ def shipped_configs() -> dict[str, str]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 of plain values that refuses a key given twice."""
+    """YAML 1.1 of plain values, with numbers such as 1e-3, which are text there; refuses a key given twice."""
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys: set[str] = set()
@@ -50,12 +50,8 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-class _NumberLoader(_Loader):
-    """The same with numbers such as 1e-3, which are text in YAML 1.1."""
-
-
 class _Dumper(yaml.SafeDumper):
-    """YAML that both loaders read as the same values."""
+    """YAML that `_Loader` reads as the same values."""
 
 
 _FLOAT = (
@@ -63,7 +59,7 @@ _FLOAT = (
     re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
     list("-+.0123456789"),
 )
-_NumberLoader.add_implicit_resolver(*_FLOAT)
+_Loader.add_implicit_resolver(*_FLOAT)
 _Dumper.add_implicit_resolver(*_FLOAT)
 
 
@@ -72,10 +68,10 @@ def dump_yaml(data: Mapping[str, Any]) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False)
 
 
-def _load_yaml(text: str, place: str, loader: type[_Loader] = _NumberLoader) -> Any:
+def _load_yaml(text: str, place: str) -> Any:
     """The plain data of a text. Raises ConfigError with PyYAML's message for text that is not YAML."""
     try:
-        return loader(text).get_single_data()
+        return _Loader(text).get_single_data()
     except RecursionError:
         raise ConfigError(f"{place}: nested too deeply") from None
     except (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError, TypeError) as error:
@@ -84,12 +80,9 @@ def _load_yaml(text: str, place: str, loader: type[_Loader] = _NumberLoader) -> 
         raise ConfigError(f"{place}: invalid YAML: {message}") from None
 
 
-def parse_yaml(text: str, place: str, is_saved: bool = False) -> dict[str, Any]:
-    """The keys and values of a configuration's text. Raises ConfigError, naming the line, for other text.
-
-    is_saved: fmnas wrote it, perhaps a version that left text such as 1e5 without quotes.
-    """
-    data = _load_yaml(text, place, _Loader if is_saved else _NumberLoader)
+def parse_yaml(text: str, place: str) -> dict[str, Any]:
+    """The keys and values of a configuration's text. Raises ConfigError, naming the line, for other text."""
+    data = _load_yaml(text, place)
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{place}: a configuration is a mapping of keys such as problem, optimizers, budget")
     return data

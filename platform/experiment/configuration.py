@@ -201,7 +201,7 @@ def _may_change(key: str, before: Any, now: Any) -> bool:
 def _read_yaml(directory: RunDirectory) -> dict[str, Any] | None:
     """Return the data of config.yaml, unchecked; None if there is no such file."""
     try:
-        return parse_yaml(directory.config.read_text(encoding="utf-8"), directory.config.name, is_saved=True)
+        return parse_yaml(directory.config.read_text(encoding="utf-8"), directory.config.name)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, ConfigError) as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fmnas.platform.config.errors import format_count, format_value
-from fmnas.platform.config.schema import LABEL_PATTERN, Config
+from fmnas.platform.config.schema import NAME_PATTERN, Config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.ledger import Ledger
@@ -62,7 +62,7 @@ def _load(config: Config, own_label: str, reference: str, existing: WarmStartDat
     reference: `DIR` or `DIR:LABEL`; without a label, the trials are those of own_label, or of the only optimizer.
     """
     name, _, label = reference.rpartition(":")
-    if not name or not LABEL_PATTERN.fullmatch(label):
+    if not name or not NAME_PATTERN.fullmatch(label):
         name, label = reference, ""
     directory = run_directory(Path(os.path.expanduser(name)))
     state = read_state(directory)
