@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from fmnas.baselines import rounding_gp
-from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP
+from fmnas.baselines.rounding_gp import CodeKernel, ObservedLogEI, RoundingGP
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.kernel import matern52
@@ -58,8 +59,41 @@ def test_codes_are_rounded_to_themselves_and_others_to_the_nearest() -> None:
     np.testing.assert_array_equal(optimizer._round(z).to_encoded(SPACE), [[0.3, 2.0, 1.0, 2.0, 0.0]])
 
 
-def test_it_improves_by_more_than_the_jitter() -> None:
-    assert RoundingGP(SPACE).acquisition(torch.tensor([0.5, -1.2], dtype=torch.float64)) == LogEI(-1.2 - 0.01)
+def fitted_posterior() -> Posterior:
+    points, y = Points.from_encoded(SPACE, X[:8]), torch.from_numpy(X[:8].sum(1))
+    eta = torch.log(torch.tensor([0.9, 0.1], dtype=torch.float64))
+    return Posterior(Likelihood(CodeKernel(SPACE), points, y, plug_in=True), eta)
+
+
+def test_the_acquisition_is_the_expected_improvement_of_an_observation_on_the_lowest_mean() -> None:
+    optimizer, posterior, new = RoundingGP(SPACE), fitted_posterior(), Points.from_encoded(SPACE, X[8:])
+    mean, variance = (part.numpy() for part in posterior.predict(new))
+    deviation = np.sqrt(variance + posterior.g * posterior.s2)
+    u = (float(posterior.predict(posterior.likelihood.points)[0].min()) - 0.01 - mean) / deviation
+    expected = deviation * (u * norm.cdf(u) + norm.pdf(u))
+    surface = optimizer._relaxed_surface(posterior)
+    np.testing.assert_allclose(surface.value(optimizer._relax(new)), np.log(expected), rtol=1e-6)
+
+
+def test_the_acquisition_has_its_slopes() -> None:
+    mean, deviation = torch.tensor([0.3, -1.0, 2.0]).double(), torch.tensor([0.2, 1.5, 1e-3]).double()
+    value, by_mean, by_deviation = ObservedLogEI(0.1, 0.04).slopes(mean, deviation)
+    moved = (mean.requires_grad_(), deviation.requires_grad_())
+    again = ObservedLogEI(0.1, 0.04).value(*moved)
+    torch.testing.assert_close(value, again.detach())
+    for slope, expected in zip((by_mean, by_deviation), torch.autograd.grad(again.sum(), moved), strict=True):
+        torch.testing.assert_close(slope, expected)
+
+
+def test_candidates_are_the_refined_ones_by_their_value_after_rounding_then_all_others() -> None:
+    optimizer, posterior = RoundingGP(SPACE), fitted_posterior()
+    settings = optimizer.settings.search
+    state = SearchState(X[0], X[:8], settings, np.random.default_rng(1))
+    candidates = optimizer.candidates(Surface(posterior, LogEI(0.0)), state)
+    assert len(candidates) == settings.starts + settings.random_points
+    value = optimizer._relaxed_surface(posterior).value(optimizer._relax(candidates))
+    for part in value.split([settings.starts, settings.random_points]):
+        assert (part.diff() <= 1e-9).all()
 
 
 def test_what_rounds_to_a_known_configuration_gives_way_to_the_next_best() -> None:
