@@ -10,16 +10,20 @@ points agree, and m an isotropic Matern-5/2 of the continuous parts,
 
 The paper's formula has no factor 1/2: up to the output scale, its mix = 2/3 is 0.5 here.
 
-Unchanged: kernel and bounds of its lengthscale (in the unit cube: half of those on [-1, 1]), maximum likelihood from
-five starts, bandits and rewards, acquisition and its search (5,000 points, the best three refined).
+Unchanged: kernel, its output scale of 1 for standardised objectives, bounds of its lengthscale (in the unit cube: half
+of those on [-1, 1]), the update of the bandits' weights, acquisition and its search (5,000 points, the best three
+refined). mix is the paper's lambda.
 
 | changed | source | here | reason |
 |---|---|---|---|
 | gamma | not bounded | at most 1 | otherwise the best arm has a negative probability |
-| rewards | best objective of a value | scaled to [-1, 1] (exp3.py); log weights within 30 | scale-free |
-| refits | every tenth result | every ask | fits are fast here |
-| output scale, mean | 1 and 0 of the standardised objective | maximised out | shared process |
-| deviation in the bound | with incorrectly scaled noise | of the function, without noise | error in the code |
+| rewards | best objective of a value | scaled to [-1, 1] (exp3.py) | scale-free |
+| weights | of any size | logarithms clipped to [-30, 30] | numbers overflow |
+| fit | every tenth result, five starts, 1,000 iterations each | every ask; five for 12, then the best two | speed |
+| learned mix | every tenth result, random starts | every fit, starts at 1/2 | |
+| mean | 0 | estimated | shared process |
+| bounds of the noise variance | 1e-6, 1 | 1e-6, 10 | shared process |
+| deviation in the bound | noise and variance added in different units | without noise | error in the code |
 | pending trials | batches by EXP3.M | kriging believer; independent draws | asynchronous workers |
 | known configurations | tried again | drawn again | no optimizer here repeats a configuration |
 
@@ -27,7 +31,8 @@ As in the source, rewards may be negative, although the analysis of EXP3 assumes
 better on Func2C, Func3C and Ackley5C with 100 and 200 evaluations.
 
 Limitation: bandits and overlap only distinguish equal and different values: the order of integers and ordinals and the
-edges of graphs are ignored, and the bandits are independent of each other.
+edges of graphs are ignored, and the bandits are independent of each other. For a variable with 31 values or more in 90
+pulls, or 55 or more in 190, gamma is 1: all draws are uniform.
 """
 
 from collections.abc import Mapping
@@ -53,7 +58,7 @@ from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
 DEFAULT_PULLS = 200
-"""Evaluations after the initial design if unknown: the number of the authors' runs."""
+"""Evaluations after the initial design if unknown: iterations of the runs in the authors' README."""
 
 KAPPA = 2.0
 BANDIT_DRAWS = 1000  # to find new feasible values
@@ -61,6 +66,8 @@ BANDIT_DRAWS = 1000  # to find new feasible values
 
 class CoCaBOKernel(PairKernel):
     """The formula above; if a space lacks one kind of variables, only the other part. mix: None to fit it."""
+
+    output_scale = 1.0
 
     def __init__(self, space: Space, mix: float | None) -> None:
         super().__init__(overlap_tables(space))
@@ -107,6 +114,7 @@ class CoCaBO(BayesianOptimizer):
         self.mix = None if mix == "learned" else float(mix)
         pulls = DEFAULT_PULLS if evaluations is None else max(evaluations - len(self.initial_design), 1)
         self._bandits = Bandits(space, pulls)
+        self._drawn_with: dict[int, tuple[float, ...]] = {}  # probabilities of the values of the model's trials, by id
 
     @classmethod
     def caveat(cls, options: Mapping[str, Any]) -> str:
@@ -137,6 +145,14 @@ class CoCaBO(BayesianOptimizer):
         improved, _ = alternating_search(surface, Region(space, fixed=fixed), starts, settings)
         return improved.concat(starts)
 
+    def _register(self, trial: Trial) -> None:
+        super()._register(trial)
+        if trial.origin == MODEL:
+            self._drawn_with[trial.id] = self._bandits.probabilities(self._vertices(trial))
+
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
-        vertices = [int(vertex) for vertex in self._codes[trial.id][len(self.space.continuous) :]]
-        self._bandits.tell(vertices, -float(self.objectives()[-1]), pulled=trial.origin == MODEL)
+        result = -float(self.objectives()[-1])
+        self._bandits.tell(self._vertices(trial), result, self._drawn_with.pop(trial.id, None))
+
+    def _vertices(self, trial: Trial) -> list[int]:
+        return [int(vertex) for vertex in self._codes[trial.id][len(self.space.continuous) :]]

@@ -44,9 +44,9 @@ class EXP3:
         weights = np.exp(self.log_weights - self.log_weights.max())
         return np.asarray((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(weights))
 
-    def update(self, arm: int, reward: float) -> "EXP3":
-        """Return the bandit after a pull of an arm."""
-        return self.add_rewards({arm: reward / self.probabilities[arm]})
+    def update(self, arm: int, reward: float, probability: float) -> "EXP3":
+        """Return the bandit after a pull of an arm, which had this probability when it was drawn."""
+        return self.add_rewards({arm: reward / probability})
 
     def add_rewards(self, estimates: Mapping[int, float]) -> "EXP3":
         """Return the bandit after rewards of some arms, each divided by the probability of receiving it."""
@@ -70,6 +70,7 @@ class Bandits:
     The reward of a value is its best result (the largest minus-objective), scaled so that the lowest best result of any
     value of any variable is -1 and the highest is 1. The authors do not scale it, which suits objectives of order 1.
     MCBO scales by the worst and the best of all results; a very bad worst result then makes all rewards nearly equal.
+    Here only the first result of a value can do that, until the value is drawn again.
     """
 
     def __init__(self, space: Space, pulls: int) -> None:
@@ -77,16 +78,24 @@ class Bandits:
         self.bandits = [EXP3(exploration_rate(size, pulls), np.zeros(size)) for size in sizes]
         self._best = [np.full(size, np.nan) for size in sizes]
 
-    def tell(self, vertices: Sequence[int], result: float, pulled: bool) -> None:
-        """Record the result (larger is better) of values [P]; pulled: whether these bandits drew the values."""
+    def probabilities(self, vertices: Sequence[int]) -> tuple[float, ...]:
+        """Return those of values [P] now."""
+        pairs = zip(self.bandits, vertices, strict=True)
+        return tuple(float(bandit.probabilities[arm]) for bandit, arm in pairs)
+
+    def tell(self, vertices: Sequence[int], result: float, drawn_with: Sequence[float] | None) -> None:
+        """Record the result (larger is better) of values [P].
+
+        drawn_with: their probabilities when these bandits drew them; None if they did not.
+        """
         for arm, best in zip(vertices, self._best, strict=True):
             best[arm] = np.fmax(best[arm], result)
-        if not (pulled and self._best):
+        if not (drawn_with and self._best):
             return
         least, largest = (float(extreme(np.concatenate(self._best))) for extreme in (np.nanmin, np.nanmax))
         for p, (arm, best) in enumerate(zip(vertices, self._best, strict=True)):
             reward = 2.0 * (best[arm] - least) / (largest - least) - 1.0 if largest > least else 0.0
-            self.bandits[p] = self.bandits[p].update(arm, reward)
+            self.bandits[p] = self.bandits[p].update(arm, reward, drawn_with[p])
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         """Draw values [count, P]."""

@@ -79,10 +79,12 @@ class Kernel(ABC):
     """A positive definite function of two points of a space.
 
     parameters: the parameters that a fit optimizes, without the noise. noise: its variance by the output scale.
+    output_scale: None if a fit estimates it.
     """
 
     parameters: Sequence[Parameter] = ()
     noise: Parameter = NOISE_RATIO
+    output_scale: float | None = None
 
     @abstractmethod
     def pairs(self, points: Points) -> Pairs:

@@ -9,7 +9,7 @@ predictions under one of them.
 | r | [B, M] or [m, n] | correlations of pairs, or of points with observations; of order 1 on the diagonal |
 | own | [m] | correlation of each point with itself |
 | g | [B] | noise variance divided by the output scale s2 |
-| mu, s2 | [B] | constant mean and output scale, in closed form given the other parameters |
+| mu, s2 | [B] | constant mean and output scale, in closed form given the others; a kernel may fix s2 |
 | eta | [B, d] | the logarithms of the kernel's parameters, followed by log g |
 
 With A = R + g I: mu = 1'A^-1 y / 1'A^-1 1, s2 = (y - mu)'A^-1 (y - mu) / n, and the negative log likelihood is
@@ -102,9 +102,11 @@ class Likelihood:
         mu = (inverse @ self.y).sum(-1) / inverse.sum((-1, -2))
         residual = self.y - mu[:, None]
         a = (inverse @ residual[..., None])[..., 0]
-        s2 = (residual * a).sum(-1).div(self.n).clamp(min=1e-300)
+        square, scale = (residual * a).sum(-1), self.kernel.output_scale
+        s2 = square.div(self.n).clamp(min=1e-300) if scale is None else torch.full_like(square, scale)
         logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         value = 0.5 * (self.n * (math.log(2 * math.pi) + 1.0 + s2.log()) + logdet)
+        value = value if scale is None else value + 0.5 * (square / scale - self.n)
         scaled = a / s2.sqrt()[:, None]
         pairs = inverse.mT.reshape(len(r), -1).index_select(1, self._flat)
         pairs -= scaled[:, self._i] * scaled[:, self._j]
@@ -131,14 +133,13 @@ class Posterior:
         if info > 0:
             raise FitError(f"the matrix of {len(A)} observations is not positive definite")
         self.inverse = torch.cholesky_inverse(L)
-        y = likelihood.y
-        self.g = float(g)
+        y, self.g = likelihood.y, float(g)
         self._ones = self.inverse.sum(-1)  # [n], A^-1 1
         self._precision = float(self._ones.sum())  # 1'A^-1 1: precision of the mean in units of 1 / s2
         self.mu = float((self._ones @ y) / self._precision)
         self.weights = self.inverse @ (y - self.mu)  # [n], A^-1 (y - mu)
         degrees = len(y) if likelihood.plug_in else max(len(y) - 1, 1)
-        self.s2 = max(float(((y - self.mu) @ self.weights) / degrees), 1e-300)
+        self.s2 = likelihood.kernel.output_scale or max(float(((y - self.mu) @ self.weights) / degrees), 1e-300)
 
     def predict_from(self, r: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return (mean [m], variance [m], weights [m, n]) from correlations r [m, n].
@@ -155,12 +156,10 @@ class Posterior:
 
     def predict(self, points: Points) -> tuple[Tensor, Tensor]:
         """Return (mean [m], variance [m]) at points, computed in chunks to save memory."""
-        means, variances = [], []
-        for C, V in zip(points.C.split(CHUNK), points.V.split(CHUNK), strict=True):
-            mean, variance, _ = self.predict_from(*self.correlation.correlate(Points(C, V)))
-            means.append(mean)
-            variances.append(variance)
-        return torch.cat(means), torch.cat(variances)
+        chunks = zip(points.C.split(CHUNK), points.V.split(CHUNK), strict=True)
+        parts = [self.predict_from(*self.correlation.correlate(Points(C, V)))[:2] for C, V in chunks]
+        mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+        return mean, variance
 
     def with_observations(self, points: Points, y: Tensor) -> "Posterior":
         """Return the process with m more observations y [m], under the same parameters and output scale."""

@@ -78,7 +78,7 @@ def test_golden_bandits_step_by_step() -> None:
     for step in golden["steps"]:
         for p, (arm, reward) in enumerate(zip(step["arms"], step["rewards"], strict=True)):
             np.testing.assert_allclose(bandits[p].probabilities, step["probabilities_before"][p], rtol=1e-10)
-            bandits[p] = bandits[p].update(arm, reward)
+            bandits[p] = bandits[p].update(arm, reward, bandits[p].probabilities[arm])
             np.testing.assert_allclose(np.exp(bandits[p].log_weights), step["weights_after"][p], rtol=1e-10)
     for bandit, final in zip(bandits, golden["probabilities_final"], strict=True):
         np.testing.assert_allclose(bandit.probabilities, final, rtol=1e-10)
@@ -87,7 +87,8 @@ def test_golden_bandits_step_by_step() -> None:
 def test_weights_stay_within_bounds_and_every_value_keeps_its_share() -> None:
     bandit = EXP3(0.3, np.zeros(3))
     for _ in range(2000):
-        bandit = bandit.update(0, 1.0).update(1, -1.0)
+        bandit = bandit.update(0, 1.0, bandit.probabilities[0])
+        bandit = bandit.update(1, -1.0, bandit.probabilities[1])
     assert np.abs(bandit.log_weights).max() == MAX_LOG_WEIGHT
     assert bandit.probabilities.sum() == pytest.approx(1.0)
     assert bandit.probabilities.min() == pytest.approx(0.1)
@@ -97,7 +98,9 @@ def tell_results(pulled: int, scale: float = 1.0) -> Bandits:
     """All golden results, of which the last `pulled` were drawn by the bandits."""
     bandits = Bandits(SPACE, 100)
     for number, (z, y) in enumerate(zip(Z, GOLDEN["y"], strict=True)):
-        bandits.tell([int(vertex) for vertex in z[:3]], -y * scale, pulled=number >= len(Z) - pulled)
+        vertices = [int(vertex) for vertex in z[:3]]
+        is_pulled = number >= len(Z) - pulled
+        bandits.tell(vertices, -y * scale, bandits.probabilities(vertices) if is_pulled else None)
     return bandits
 
 
@@ -144,6 +147,25 @@ def test_only_what_the_bandits_chose_is_a_pull() -> None:
     optimizer.tell(trial, -1.0)
     gammas = [exploration_rate(size, DEFAULT_PULLS) for size in GOLDEN["sizes"]]
     assert [bandit.log_weights.max() for bandit in optimizer._bandits.bandits] == pytest.approx(gammas)
+
+
+def test_a_reward_is_divided_by_the_probability_at_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two trials are pending while the weights change: as when the trials were restored from a journal."""
+    optimizer, used = build_optimizer(SPACE), []
+    run(optimizer, 6)
+    before = [bandit.probabilities for bandit in optimizer._bandits.bandits]
+    first, second = optimizer.ask(), optimizer.ask()
+    update = EXP3.update
+
+    def record(self: EXP3, arm: int, reward: float, probability: float) -> EXP3:
+        used.append(probability)
+        return update(self, arm, reward, probability)
+
+    monkeypatch.setattr(EXP3, "update", record)
+    optimizer.tell(first, 0.0)
+    optimizer.tell(second, 1.0)
+    expected = [before[p][trial.configuration[f"h{p + 1}"]] for trial in (first, second) for p in range(3)]
+    assert used == pytest.approx(expected)
 
 
 def test_pulls_are_the_evaluations_after_the_design() -> None:

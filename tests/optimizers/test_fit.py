@@ -149,6 +149,24 @@ def test_gradient_equals_finite_differences(
     check_gradient(make_problem(data.draw(spaces), n, seed, name))
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_a_kernel_may_fix_the_output_scale(
+    scale: float, make_problem: Any, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = make_problem(space, 8)
+    estimated, ratio = problem.plug_in, slow_correlation(problem, problem.X, problem.X)
+    monkeypatch.setattr(problem.likelihood.kernel, "output_scale", scale)
+    expected = slow_nll(ratio, estimated.g, problem.y, estimated.mu, scale)
+    assert value_at(problem.likelihood, problem.eta) == pytest.approx(expected, rel=1e-7)
+    check_gradient(problem)
+    fixed, new = problem.plug_in, Points.from_encoded(space, space.sample_encoded(np.random.default_rng(1), 5))
+    for posterior in (fixed, fixed.with_observations(new, torch.zeros(5).double())):
+        assert posterior.s2 == scale
+    (mean, variance), (same, other) = fixed.predict(new), estimated.predict(new)
+    np.testing.assert_allclose(mean, same)
+    np.testing.assert_allclose(variance / scale, other / estimated.s2)
+
+
 def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 8, kernel=kernel)
     etas = problem.likelihood.parameters.starts(np.random.default_rng(1), 5)
