@@ -1,7 +1,13 @@
 """BOHB (Falkner et al. 2018): Hyperband with hpbandster's kernel density model.
 
 hpbandster's config generator is used as a library. Until a budget has enough results for two densities (by default 38
-in 18 dimensions), BOHB is Hyperband.
+in 18 dimensions), BOHB is Hyperband. It has these limitations:
+
+- The bandwidth of a category is estimated from the numbers of its values. From about four values on it is wider than
+  Aitchison and Aitken's kernel allows, and the model's picks are nearly uniform.
+- The ends of an integer or ordinal are picked half as often as its other values. This is due to ConfigSpace 1.2;
+  hpbandster was written for an earlier one.
+- A failed trial is no bad result for the model, as it is in hpbandster.
 """
 
 from collections.abc import Mapping
@@ -33,13 +39,13 @@ class BOHB(Hyperband):
 
     The other options are those of hpbandster's generator, with its defaults:
 
-    min_points_in_model: results of a budget before its model is fitted, and minimum size of each of its two densities;
-        at least (and by default) the number of variables + 1.
+    min_points_in_model: smallest size of the density of good results; at least (and by default) the number of
+        variables + 1. The density of bad results always needs that number.
     top_n_percent: percentage of a budget's results that count as good.
     num_samples: candidates per pick.
     random_fraction: share of random new configurations.
     bandwidth_factor: factor of the bandwidths of continuous variables when candidates are drawn.
-    min_bandwidth: smallest bandwidth, in unit-cube lengths.
+    min_bandwidth: smallest bandwidth, in unit-cube lengths; of a category, a probability.
     """
 
     chooses = MODEL

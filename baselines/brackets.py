@@ -41,8 +41,8 @@ def rungs(epochs: int, eta: Eta = ETA, min_epochs: MinEpochs = MIN_EPOCHS) -> li
 def brackets(epochs: int, eta: Eta = ETA, min_epochs: MinEpochs = MIN_EPOCHS) -> list[Bracket]:
     """Return one cycle of brackets; number i begins at rung i.
 
-    For 25 epochs and eta 3: 27-9-3-1, 9-3-1, 6-2 and 4 trials at 1, 3, 8 and 25 epochs (rounded). Li et al. round the
-    sizes up: 27, 12, 6 and 4 configurations.
+    For 25 epochs and eta 3: 27-9-3-1, 9-3-1, 6-2 and 4 trials at 1, 3, 8 and 25 epochs (rounded). With the formula of
+    Li et al., which rounds the sizes up, these rungs would have 27, 12, 6 and 4 configurations.
     """
     budgets = rungs(epochs, eta, min_epochs)
     cycle = []

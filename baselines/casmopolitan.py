@@ -6,22 +6,27 @@ below the mean at the best result is maximised in a trust region around it (trus
 exhausted, the confidence bound of a second process over the best results of all regions selects the next centre.
 
 Unchanged: kernel (without lengthscales per variable, as by default in the authors' runs, so the box is a cube),
-transform, acquisition, sizes of the box, restarts.
+transform, acquisition, initial, least and largest side of the box.
 
 | changed | source | here | reason |
 |---|---|---|---|
-| size of the ball | set per problem | from the number of discrete variables | trust_region.py |
+| size of the ball | 20, at most 30; set for three problems | from the number of discrete variables | trust_region.py |
 | end of a region by its ball | six shrinks from 20: 240 failures | two variables: one shrink, 40 failures | as above |
-| noise | fixed at the problem's noise, unless inferred | learned | shared process |
+| noise variance | fixed at the problem's, or inferred within 1e-6 and .1 | within 1e-6 and 10 s2 | shared process |
 | bounds of theta, l | none in the mixed kernel | .01 to 10, .01 to 2.5 | needed by the fit |
 | output scale | within .5 and 5 | maximised out | shared process |
 | ordered variables | continuous, rounded in the kernel | agree by 1 - distance / values | its variant for ordinals |
-| fit | 300 steps of Adam | maximum likelihood from four starts and the previous optimum | shared process |
+| their trust region | the box | the ball: any other value is one away | as above |
+| fit | 300 steps of Adam | four starts and the last optimum; often the latter alone | shared process |
+| starts of the search | 3 random ones | the best 3 of 600 | shared search |
 | search | 200 times Adam and a random neighbour | best neighbour, quasi-Newton steps | shared search |
-| points of a new region | Sobol points | uniform | constraints may exclude some |
-| candidates for its centre | Latin hypercube | uniform | as above |
-| second process with one region | fitted to one point | random centre | one point has no information |
-| pending trials | batches, counted by their best | kriging believer, counted one by one | asynchronous workers |
+| known configurations | suggested again | the next best one | no optimizer here repeats a configuration |
+| points of a new region | Sobol, in a box with the last side in raw units | uniform in the new box | an error |
+| their discrete variables | as many as in the ball are drawn again | at most as many | one ball for all |
+| centre of a new region | not evaluated if there are continuous variables | evaluated | |
+| candidates for it | Latin hypercube | uniform | constraints may exclude some |
+| second process | of raw objectives, also of one | of standardised ones; random centre for one or equal ones | |
+| pending trials | a batch is one success or failure | kriging believer; each counts | asynchronous workers |
 | initial design of a region | 20 points | the run's number, at most 20 | same setting for all optimizers |
 
 As in the source, a new region starts with new points and does not reuse results inside it (MCBO does), so a restart
@@ -61,7 +66,8 @@ RESTART_NOTE = "start of a new trust region"
 class Casmopolitan(BayesianOptimizer):
     """Successive trust regions, each with a Gaussian process of its results.
 
-    A trial belongs to the region in which it was asked; late results of earlier regions are not modelled. There is no
+    A trial belongs to the region in which it was asked. Late results of earlier regions are not modelled, nor do they
+    change the best of their region; those that are pending enter the model with predicted values. There is no
     `log_objective`: the logarithm does not change ranks.
     """
 

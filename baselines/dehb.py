@@ -1,7 +1,13 @@
 """DEHB (Awad et al. 2021): differential evolution in Hyperband's brackets, with a subpopulation per rung.
 
-It differs from the authors' code in two ways. The first generation is evaluated before it is mutated, as in Hyperband.
-Integers have equal bins, too; the code rounds, so that both ends are half as likely.
+| changed | source | here | reason |
+|---|---|---|---|
+| first generation | mutated before it is evaluated | evaluated first | as in Hyperband |
+| integers | rounded: both ends are half as likely | equal bins | uniform |
+| first coordinate of a category | the lower end of its bin | uniform in its bin | mutants favour no category |
+| promotions | only while the newest bracket is of the first cycle | in all brackets of that cycle | many workers |
+| too few to promote | the rung below is listed again | the target, or a child of it | |
+| infeasible children | none | drawn again, 100 times at most | constraints |
 """
 
 from collections.abc import Mapping
@@ -41,8 +47,9 @@ class Run:
 class DEHB(Optimizer):
     """A child competes with its target for the target's place in a rung; the places are targets in turn.
 
-    In the first cycle of brackets, a rung's best are promoted to the next one, as in Hyperband. After it, a rung's
-    mutants are made of the best of the rung below. Short trainings cost their epochs. It takes no initial design. A
+    In the first cycle of brackets, a rung's best are promoted to the next one, as in Hyperband. Mutants are made of the
+    best of the rung below, in a bracket's first rung of its own best; fewer than three are completed by mutants of all
+    subpopulations, which is the rule with few epochs. Short trainings cost their epochs. It takes no initial design. A
     trial without a result leaves its place unchanged. With a single rung, this is differential evolution.
 
     eta, min_epochs: as for Hyperband.
@@ -164,10 +171,11 @@ class DEHB(Optimizer):
     def _mutation_pool(self, bracket: Bracket, target: Point, rng: np.random.Generator) -> Floats:
         """Return the best points [m, D + P] of the rung below; of the rung itself if it is the bracket's first.
 
-        Fewer than PARENTS are completed by mutants of all subpopulations.
+        Fewer than PARENTS are completed by mutants of all subpopulations. Of a single rung, all points are in the pool.
         """
         source = self.populations[max(bracket.rung - 1, bracket.first)]
-        best = sorted(source, key=lambda member: member.objective)[: bracket.size]
+        size = bracket.size if len(self.cycle) > 1 else len(source)
+        best = sorted(source, key=lambda member: member.objective)[:size]
         pool = np.array([member.u for member in best])
         if len(pool) >= PARENTS:
             return pool

@@ -25,8 +25,9 @@ ConfigID = tuple[int, int, int]
 class Hyperband(Optimizer):
     """The best of each rung are promoted once all of its trials have ended; meanwhile the next bracket begins.
 
-    Short trainings cost their epochs. It takes no initial design. A trial without a result leaves its bracket. Raises
-    OptimizerError if hpbandster is not installed.
+    Short trainings cost their epochs. It takes no initial design. A trial without a result leaves its bracket; if fewer
+    are left than the next rung holds, the missing ones are random, as in hpbandster. Raises OptimizerError if
+    hpbandster is not installed.
 
     eta: one of eta trials of a rung is promoted to the next one, which trains eta times as long.
     min_epochs: epochs of the shortest trainings, at least.

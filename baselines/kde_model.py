@@ -1,8 +1,8 @@
 """hpbandster's kernel density model of good and bad results, the source of BOHB's configurations.
 
-The conversion of spaces is in space_conversion.py. hpbandster does not support constraints: with constraints, the model
-is restricted to feasible candidates and asked again without one; an infeasible random draw is replaced by a
-feasible one, so that the share of random draws is unchanged.
+The conversion of spaces is in space_conversion.py. hpbandster does not support constraints. With them, an infeasible
+candidate loses against every feasible one; if all are infeasible, the model draws others, and at last the configuration
+is random. An infeasible random draw is replaced by a feasible one, so that the share of random draws is unchanged.
 
 Nine tenths of its time go into draws from truncated normal distributions by scipy and densities by statsmodels, one
 number at a time. Both are replaced here by the same formulas, with the same random numbers.

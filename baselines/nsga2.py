@@ -1,8 +1,9 @@
 """NSGA-II (Deb, Pratap, Agarwal, Meyarivan 2002): a genetic algorithm for several objectives, by Optuna.
 
 Optuna's NSGAIISampler with its own operators and defaults: uniform crossover with probability 0.9, and a variable
-mutates to a random value with probability 1 / their number. (The paper has simulated binary crossover and polynomial
-mutation.) Infeasible children are discarded and Optuna makes others.
+mutates to a random value with probability 1 / their number. (The paper has simulated binary crossover, polynomial
+mutation, and tournaments that the less crowded of two incomparable parents wins; Optuna takes the second.) Infeasible
+children are discarded and Optuna makes others.
 
 The initial design is the first generation, filled up with random draws; children count as trials of a model, as those
 of any sampler do. It minimises `Evaluation.objectives`. A single objective counts as both of two: it is then a genetic

@@ -4,9 +4,9 @@ Each suggestion draws weights, and models the augmented Tchebycheff value of all
 
     s(x) = max_j w_j f_j(x) + rho sum_j w_j f_j(x),
 
-where f_j is objective j, scaled to [0, 1] over the results so far. The search of one objective follows: a point of the
-Pareto front minimises s for some weights, also where the front is concave. Weights are uniform over the vectors of
-sum 1 whose entries are multiples of 1 / 10: 11 vectors for two objectives, as published.
+where f_j is objective j, scaled to [0, 1] over the results so far. The search of one objective follows: each point of
+the Pareto front minimises s for some weights of sum 1, also where the front is concave. The weights are uniform over
+those that are multiples of 1 / 10: 11 vectors for two objectives, as published.
 
 Model, acquisition function and its search are BO-FM's; the paper has a Gaussian kernel of real variables, expected
 improvement and a genetic algorithm, and fits at most a part of the results. The initial design is the one given. With

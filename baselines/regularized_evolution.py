@@ -1,4 +1,4 @@
-"""Regularized (aging) evolution (Real et al. 2019) with mixed mutations (BO-FM paper, Supp. D.2)."""
+"""Regularized (aging) evolution (Real et al. 2019) with mixed mutations, as in the BO-FM paper (Supp. D.2)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import MUTATION, RANDOM
 
 POPULATION, TOURNAMENT = 50, 15
-"""The paper's values."""
+"""The values of the BO-FM paper."""
 
 
 class RegularizedEvolution(Optimizer):

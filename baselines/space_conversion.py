@@ -16,7 +16,7 @@ from fmnas.search_spaces.variables import Variable
 
 
 def configuration_space(space: Space) -> Any:
-    """Return a ConfigSpace.ConfigurationSpace with the continuous variables first."""
+    """Return a ConfigSpace.ConfigurationSpace, which sorts its variables by name."""
     import ConfigSpace
 
     converted = ConfigSpace.ConfigurationSpace()

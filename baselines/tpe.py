@@ -1,7 +1,8 @@
 """TPE (Bergstra et al. 2011): densities of good and of bad results, by Optuna's TPESampler with its own defaults.
 
 The defaults include `multivariate=True`: one density over all variables (Falkner et al. 2018). The TPE of Bergstra et
-al., of hyperopt and of published tables has one density per variable: `multivariate=False`.
+al., of hyperopt and of published tables has one density per variable: `multivariate=False`. Hyperopt also takes fewer
+results for good, and begins after 20 random trials, not 10.
 
 Pending trials count as bad ("constant liar"). Only the order of the objectives matters. Optuna draws at random until
 there are `startup` results, and may suggest a configuration twice. Infeasible suggestions are rejected, and it draws

@@ -80,6 +80,20 @@ def test_a_child_takes_the_place_of_a_target_that_is_not_better() -> None:
         assert (optimizer.populations[0][place].u == child.memo) == wins
 
 
+def test_with_a_single_rung_every_member_may_be_a_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = DEHB(PLANE, epochs=1)
+    run_trials(optimizer, SINGLE_POPULATION)
+    members, mutate, pools = [member.u for member in optimizer.populations[0]], optimizer.evolution.mutate, []
+
+    def record(pool: Any, target: Any, rng: Any) -> Any:
+        pools.append(sorted(map(tuple, pool)))
+        return mutate(pool, target, rng)
+
+    monkeypatch.setattr(optimizer.evolution, "mutate", record)
+    assert ask(optimizer).origin == MUTATION
+    assert pools == [sorted(members)]
+
+
 def test_pending_trials_open_brackets_and_results_come_in_any_order() -> None:
     optimizer = DEHB(PLANE, epochs=9)
     trials = [ask(optimizer) for _ in range(17)]
@@ -136,7 +150,7 @@ def test_restored_it_has_the_recorded_points_and_notices_a_changed_history() -> 
 
 
 def test_evolution_finds_more_than_random_search() -> None:
-    """In five dimensions, on a paraboloid, in each of three runs."""
+    """In five dimensions, on a paraboloid: in each of ten runs, and by half or more in most."""
     space = Space([Real(f"x{i}", 0.0, 1.0) for i in range(5)])
 
     def best(optimizer: Optimizer) -> float:
@@ -147,8 +161,9 @@ def test_evolution_finds_more_than_random_search() -> None:
             optimizer.tell(trial, values[-1])
         return min(values)
 
-    for seed in range(3):
-        assert best(DEHB(space, seed=seed)) < best(RandomSearch(space, seed=seed)) / 2
+    ratios = [best(DEHB(space, seed=seed)) / best(RandomSearch(space, seed=seed)) for seed in range(10)]
+    assert max(ratios) < 1.0
+    assert np.median(ratios) < 0.5
 
 
 def evolution(space: Space = MIXED, mutation_factor: float = 0.5, crossover_prob: float = 0.5) -> DifferentialEvolution:
