@@ -73,7 +73,7 @@ class NestedBandits:
         share = reward / p[arm] / len(hubs)
         chances = {hub: sum(p[i] for i, graph in enumerate(self.graphs) if hub in graph.hubs) for hub in hubs}
         self.by_node = self.by_node.add_rewards({hub: share / chance for hub, chance in chances.items()})
-        self.by_graph = self.by_graph.update(arm, reward)
+        self.by_graph = self.by_graph.update(arm, reward, float(p[arm]))
 
     def fail(self, arm: int, rng: np.random.Generator) -> bool:
         """Count a failure of a graph; replace it if it has more than MAX_FAILURES, and return whether it was."""
