@@ -34,7 +34,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".toml")
 LIBRARY = ("search_spaces", "trainers", "optimizers", "baselines", "integrations")
-COPIED = (*LIBRARY, "comparison", "platform", "api", "configs", "tests", "examples")
+COPIED = (*LIBRARY, "comparison", "platform", "api", "configs", "testing", "tests", "examples")
 LIMIT = 600.0
 CAUGHT, HANGS, SURVIVED, BROKEN = "caught", "hangs", "SURVIVED", "BROKEN"
 PASSED, FAILED = 0, 1  # what pytest returns; anything else: the tests did not run

@@ -84,10 +84,15 @@ def find_marks(reference: str, tests: Comparisons) -> dict[str, str]:
 
 
 def describe_marks(reference: str, marks: Collection[str], test: str) -> str:
-    """A sentence on the marks of a table, for its caption; if it has none, that no difference is shown."""
+    """A sentence on the marks of a table, for its caption; if it has none, that no difference is shown.
+
+    reference: "" if no optimizer has a result in every repeat; the sentence is then empty.
+    """
     name, by = escape(reference), f"by {test}, at level {LEVEL:g}"
     words = [f"${mark}$: {word} than {name}" for mark, word in ((WORSE, "worse"), (BETTER, "better")) if mark in marks]
-    return f"{'; '.join(words)}, {by}." if words else f"None is shown to differ from {name} {by}."
+    if not words:
+        return f"None is shown to differ from {name} {by}." if name else ""
+    return f"{'; '.join(words)}, {by}."
 
 
 def format_table(tabular: str, caption: str, name: str, packages: str = "booktabs") -> str:

@@ -12,7 +12,7 @@ All numbers are at equal evaluations: those of the smallest budget, over the opt
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import isclose, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from fmnas.comparison.analysis.across_problems import (
     rank_optimizers,
 )
 from fmnas.comparison.analysis.curves import standard_error
+from fmnas.comparison.analysis.float_ties import is_equal
 from fmnas.comparison.analysis.formatting import format_number, format_with_error, join_names
 from fmnas.comparison.analysis.paired_tests import FIRST, LEVEL, repeats_needed
 from fmnas.comparison.analysis.trials import ReportError
@@ -99,7 +100,7 @@ class ProblemsSummary:
     def headline(self) -> str:
         """The best mean rank, and what the tests of the reference say."""
         best = self.final_ranks[0]
-        leaders = [row.optimizer for row in self.final_ranks if isclose(row.mean, best.mean)]
+        leaders = [row.optimizer for row in self.final_ranks if is_equal(row.mean, best.mean)]
         lead = f"{join_names(leaders)} {'has' if len(leaders) == 1 else 'share'} the best mean rank"
         interval = f" ({best.low:.2f} to {best.high:.2f})" if isfinite(best.low) and len(leaders) == 1 else ""
         better = [test.other for test in self.tests if test.verdict == FIRST]

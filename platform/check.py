@@ -103,7 +103,9 @@ def check(candidate: Candidate, seconds: float) -> Iterator[CheckResult]:
     try:
         for name in RULES:
             rule = name.removeprefix("test_").replace("_", " ")
-            result = CheckResult(rule, False, f"timed out after {seconds:g} s (raise --seconds): it is the last")
+            result = CheckResult(
+                rule, False, f"timed out after {seconds:g} s (raise --seconds); later rules were not run"
+            )
             if is_timely := receiver.poll(limit):
                 result = CheckResult(rule, *receiver.recv())
             yield result
@@ -112,7 +114,7 @@ def check(candidate: Candidate, seconds: float) -> Iterator[CheckResult]:
             limit = seconds
     except EOFError:
         process.join()
-        yield CheckResult(rule, False, f"its process exited with code {process.exitcode}: it is the last")
+        yield CheckResult(rule, False, f"its process exited with code {process.exitcode}; later rules were not run")
     finally:
         if process.pid is not None:
             with suppress(ProcessLookupError, PermissionError):

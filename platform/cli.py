@@ -181,7 +181,7 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     listing.add_argument("--options", action="store_true", help="show the options of optimizers")
     check = _add_command(subparsers, commands.check)
     check.add_argument(
-        "optimizer", metavar="OPTIMIZER", help="module:Class, FILE.py:Class, or a name from `fmnas list`"
+        "optimizer", metavar="OPTIMIZER", help="module:Class, FILE.py:Class, or a name from `fmnas list optimizers`"
     )
     _add_overrides(check, "an option of the optimizer")
     check.add_argument(

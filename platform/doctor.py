@@ -12,7 +12,7 @@ from fmnas.search_spaces.errors import install_command
 OPTIONAL = {
     "hpbandster": "bohb and hyperband",
     "sklearn": "nusvr_*, svm_*, dt_*, mlp_* and xgb_digits",
-    "xgboost": "xgb_* problems",
+    "xgboost": "xgb_digits and xgb_fashion_mnist",
     "optuna": "tpe, nsga2 and optuna:SAMPLER",
     "smac": "smac",
     "botorch": "botorch",

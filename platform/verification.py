@@ -96,7 +96,7 @@ def read_pack(path: Path) -> dict[str, bytes]:
 def _refusals(entries: Sequence[zipfile.ZipInfo]) -> Iterator[str]:
     """Yield why an archive is not read."""
     names = [entry.filename for entry in entries]
-    yield from (f"{truncate(legible(name))!r} is none of its names" for name in names if not NAMES.fullmatch(name))
+    yield from (f"it has an unexpected file {truncate(legible(name))!r}" for name in names if not NAMES.fullmatch(name))
     if len({*names}) < len(names):
         yield "two of its files have the same name"
     yield from (f"{name} is missing" for name in NEEDED if name not in names)
@@ -129,7 +129,7 @@ def _check_hashes(unpacked: Unpacked) -> str:
     expected = format_sums(unpacked.files).splitlines()
     if sorted(packed) != sorted(expected):
         wrong = [line.split("  ")[1] for line in expected if line not in packed] or ["a file that is missing"]
-        raise RunDirectoryError(f"{SUMS} has another hash, or none, of {', '.join(wrong)}")
+        raise RunDirectoryError(f"{SUMS}: checksum mismatch, or none: {', '.join(wrong)}")
     return f"files = {len(expected)}"
 
 

@@ -24,7 +24,7 @@ ROUNDING_SHARE = 1e-12
 
 
 def is_at_most(values: Floats, target: float | Floats) -> NDArray[np.bool_]:
-    """Whether each of values [...] is at or below the target(s), up to rounding. False for NaN and infinity."""
+    """Whether each of values [...] is at or below the target(s), up to rounding. False for NaN."""
     return np.asarray(values <= target + ROUNDING_SHARE * np.abs(target))
 
 

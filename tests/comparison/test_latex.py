@@ -138,6 +138,17 @@ def test_no_test_has_no_mark_and_no_word_of_one(summarise: Callable[..., Summary
     assert WORSE not in table
 
 
+def test_without_a_lowest_mean_the_caption_names_no_optimizer(make_table: Table) -> None:
+    trials = make_table({(name, repeat): [1.0 + repeat] for name in ("a", "b") for repeat in range(4)})
+    without = trials["repeat"] == (trials["optimizer"] == "a")  # a has no result in repeat 1, b none in repeat 0
+    trials.loc[without, ["status", "objective"]] = "failed", None
+    summary = compute_results(trials, ReportContext("n", "p", Budget(1, 25), {}, "", finished=True)).summary
+    assert summary.tests.most_repeats > 1
+    table = results_latex(summary)
+    check_structure(table)
+    assert "differ" not in caption_of(table)
+
+
 def test_the_problems_have_a_row_each_and_one_of_mean_ranks() -> None:
     means = {("p", "a"): 1.0, ("p", "b"): 2.0, ("q_1", "a"): 4.0, ("q_1", "b"): 3.0}
     results = tuple(ResultRow(*key, mean, 0.1, 1.0, 0.0, 3) for key, mean in means.items())
