@@ -14,14 +14,9 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 | prior | of the parameters: weak; none: maximum likelihood |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
-| doubt | 0; or an expected improvement, in standard deviations of the modeled objectives (below) |
-
-With `doubt`, as long as the search finds a smaller expected improvement, the predicted deviations are doubled and it
-searches again. "0.001/2": at every second suggestion.
 """
 
 import argparse
-import math
 import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -32,7 +27,6 @@ from torch import Tensor
 
 from fmnas.optimizers import BOFM, Optimizer
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import (
@@ -43,12 +37,9 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedLaplacian,
 )
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
-from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
+from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
 
-MAX_FACTOR = 64.0
-"""Of the deviations, in an arm that doubts."""
 FEW = (
     Warping(log_above_median),
     Warping(identity),
@@ -87,7 +78,6 @@ class Arm:
     prior: str = "weak"
     starts: str = "smooth"
     prediction: str = "ordinary"
-    doubt: str = "0"
 
     @property
     def name(self) -> str:
@@ -100,20 +90,6 @@ class Arm:
     def from_name(cls, name: str) -> "Arm":
         """Invert `name`."""
         return cls() if name == "default" else cls(**dict(part.split("=") for part in name.split(",")))
-
-
-@dataclass(frozen=True)
-class DoubtingLogEI(LogEI):
-    """log EI if the predicted deviations were `factor` times as large."""
-
-    factor: float
-
-    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        return super().value(mean, self.factor * deviation)
-
-    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value, by_mean, by_deviation = super().slopes(mean, self.factor * deviation)
-        return value, by_mean, self.factor * by_deviation
 
 
 class PartsBOFM(BOFM):
@@ -140,18 +116,6 @@ class PartsBOFM(BOFM):
             for p in kernel.parameters
         )
         return kernel
-
-    def candidates(self, surface: Surface, state: SearchState) -> Points:
-        found, best = super().candidates(surface, state), float(surface.posterior.likelihood.y.min())
-        least, _, every = self.arm.doubt.partition("/")
-        if float(least) == 0.0 or self._asked % int(every or 1):
-            return found
-        factor = 1.0
-        while factor < MAX_FACTOR and float(surface.value(found.select(slice(1)))[0]) < math.log(float(least)):
-            factor *= 2.0
-            surface = replace(surface, acquisition=DoubtingLogEI(best, factor))
-            found = super().candidates(surface, state)
-        return found
 
 
 def build_arm(name: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:
