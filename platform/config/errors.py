@@ -32,12 +32,12 @@ def format_problems(place: str, problems: Sequence[str], advice: str = EDIT_HINT
 
 def format_unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:
     """The line for an unknown name. command: lists the known ones."""
-    hint = ask_similar(value, allowed) or f"must be one of {', '.join(allowed)}"
+    hint = suggest_similar(value, allowed) or f"must be one of {', '.join(allowed)}"
     return f"{key} = {format_value(value)}: unknown; {hint} (`{command}`)."
 
 
-def ask_similar(name: str, names: Sequence[str]) -> str:
-    """A question about the names that are similar to a name, if any: "did you mean NAME?"."""
+def suggest_similar(name: str, names: Sequence[str]) -> str:
+    """The names that are similar to a name, if any, as "did you mean NAME?"."""
     similar = get_close_matches(name.lower(), names, n=2, cutoff=0.7)
     return f"did you mean {' or '.join(similar)}?" if similar else ""
 
@@ -67,7 +67,7 @@ def format_errors(
             text += "; write it in quotes"
         if item["type"] == "extra_forbidden":
             names = [*_find_keys(schema, path[len(prefix) : -1]), *also]
-            hint = ask_similar(str(item["loc"][-1]), names) or f"allowed are {', '.join(names) or 'none'}"
+            hint = suggest_similar(str(item["loc"][-1]), names) or f"allowed are {', '.join(names) or 'none'}"
             lines[key] = [f"unknown key; {hint}"]
         elif item["type"] == "missing":
             lines[key] = ["missing, and it has no default"]

@@ -10,7 +10,7 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, ScalarNode
 
 from fmnas import configs
-from fmnas.platform.config.errors import ask_similar, format_value
+from fmnas.platform.config.errors import suggest_similar, format_value
 from fmnas.platform.errors import ConfigError, legible, truncate
 
 
@@ -26,7 +26,7 @@ def read_source(source: str | Path) -> tuple[Path, str]:
         reason = "it is not a UTF-8 text file"
     except OSError as error:
         reason = str(error.strerror)
-    hint = ask_similar(name, list(shipped)) or "give a YAML file, or a shipped configuration, e.g. quickstart"
+    hint = suggest_similar(name, list(shipped)) or "give a YAML file, or a shipped configuration, e.g. quickstart"
     raise ConfigError(f"configuration {truncate(str(path))}: {reason}; {hint} (`fmnas list configs`)")
 
 
