@@ -10,7 +10,7 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, ScalarNode
 
 from fmnas import configs
-from fmnas.platform.config.errors import suggest_similar, format_value
+from fmnas.platform.config.errors import format_value, suggest_similar
 from fmnas.platform.errors import ConfigError, legible, truncate
 
 
