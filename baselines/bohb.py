@@ -7,7 +7,7 @@ in 18 dimensions), BOHB is Hyperband. It has these limitations:
   Aitchison and Aitken's kernel allows, and the model's picks are nearly uniform.
 - The ends of an integer or ordinal are picked half as often as its other values. This is due to ConfigSpace 1.2;
   hpbandster was written for an earlier one.
-- A failed trial is no bad result for the model, as it is in hpbandster.
+- The model ignores failed trials; in hpbandster they are bad results.
 """
 
 from collections.abc import Mapping

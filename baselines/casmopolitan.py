@@ -22,7 +22,7 @@ transform, acquisition, initial, least and largest side of the box.
 | search | 200 times Adam and a random neighbour | best neighbour, quasi-Newton steps | shared search |
 | known configurations | suggested again | the next best one | no optimizer here repeats a configuration |
 | points of a new region | Sobol, in a box with the last side in raw units | uniform in the new box | an error |
-| their discrete variables | as many as in the ball are drawn again | at most as many | one ball for all |
+| their discrete variables | the radius of the ball is the number drawn again | the largest number | one ball for all |
 | centre of a new region | not evaluated if there are continuous variables | evaluated | |
 | candidates for it | Latin hypercube | uniform | constraints may exclude some |
 | second process | of raw objectives, also of one | of standardised ones; random centre for one or equal ones | |

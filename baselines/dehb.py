@@ -48,9 +48,9 @@ class DEHB(Optimizer):
     """A child competes with its target for the target's place in a rung; the places are targets in turn.
 
     In the first cycle of brackets, a rung's best are promoted to the next one, as in Hyperband. Mutants are made of the
-    best of the rung below, in a bracket's first rung of its own best; fewer than three are completed by mutants of all
-    subpopulations, which is the rule with few epochs. Short trainings cost their epochs. It takes no initial design. A
-    trial without a result leaves its place unchanged. With a single rung, this is differential evolution.
+    best of the rung below, in a bracket's first rung of that rung's best. With few epochs these are fewer than three,
+    and mutants of all subpopulations are added. Short trainings cost their epochs. It takes no initial design. A trial
+    without a result leaves its place unchanged. With a single rung, this is differential evolution.
 
     eta, min_epochs: as for Hyperband.
     mutation_factor: F. crossover_prob: CR, the probability that a coordinate comes from the mutant.

@@ -1,7 +1,7 @@
 """Mutations of Regularized Evolution, of the joint space as in the code of BO-FM's authors.
 
-A mutation changes one continuous and one discrete variable, if the space has them: there is none without a change, as
-in Real et al. (2019). Outside of a cell a discrete value is drawn uniformly from the others, also of ordered variables.
+A mutation changes one continuous and one discrete variable, if the space has them. The identity of Real et al. (2019)
+is left out. Outside of a cell a discrete value is drawn uniformly from the others, also of ordered variables.
 Infeasible children are rejected.
 """
 
