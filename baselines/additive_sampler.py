@@ -26,7 +26,7 @@ Coordinate = tuple[str, int]
 class Sampler:
     """A Markov chain over the parameters, given observations at points [n] with objectives y [n].
 
-    published_errors: whether `slice_sample` makes its one, and the amplitude's prior is that of `path_extremes`.
+    published_errors: repeat the errors of HyBO's code in `slice_sample` and in the amplitude's prior (`path_extremes`).
     """
 
     def __init__(self, kernel: AdditiveKernel, points: Points, y: Tensor, published_errors: bool = False) -> None:
@@ -81,9 +81,8 @@ class Sampler:
 
     def _sample_scales(self, parameters: Parameters, gram: Tensor, rng: np.random.Generator) -> Parameters:
         low, high = float(self._y.min()), float(self._y.max())
-        extremes = math.log(float(gram.max())), math.log(max(float(gram.min()), 1e-300))
-        if self._published_errors:
-            extremes = path_extremes(self._kernel.sizes)
+        of_gram = math.log(float(gram.max())), math.log(max(float(gram.min()), 1e-300))
+        extremes = path_extremes(self._kernel.sizes) if self._published_errors else of_gram
         variance = math.log(float(self._y.var()))
         priors: dict[str, Callable[[float], float]] = {
             "mean": lambda x: log_prior_mean(x, low, high),
@@ -166,9 +165,10 @@ def log_prior_amplitude(x: float, low: float, high: float) -> float:
 
 
 def path_extremes(sizes: Sequence[int]) -> tuple[float, float]:
-    """Return the logarithms of the largest and the least eigenvalue of a kernel that HyBO does not have.
+    """Return the logarithms of the extremes in the amplitude's prior of HyBO's code.
 
-    It is the product of diffusions for unit time on paths of `sizes` vertices, each divided by its mean eigenvalue.
+    They are the largest and the least eigenvalue of COMBO's kernel, although HyBO has another one: the product of
+    diffusions for unit time on paths of `sizes` vertices, each divided by its mean eigenvalue.
     """
     largest = least = 0.0
     for n in sizes:

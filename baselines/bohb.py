@@ -1,10 +1,10 @@
 """BOHB (Falkner et al. 2018): Hyperband with hpbandster's kernel density model.
 
 hpbandster's config generator is used as a library. Until a budget has enough results for two densities (by default 38
-in 18 dimensions), BOHB is Hyperband. It has these limitations:
+in 18 dimensions), BOHB is Hyperband. BOHB has these limitations:
 
-- The bandwidth of a category is estimated from the numbers of its values. From about four values on it is wider than
-  Aitchison and Aitken's kernel allows, and the model's picks are nearly uniform.
+- hpbandster estimates the bandwidth of a category from its codes 0, 1, 2, ... as if they were numbers. With many values
+  it is wider than Aitchison and Aitken's kernel allows, and the model's picks are nearly uniform.
 - The ends of an integer or ordinal are picked half as often as its other values. This is due to ConfigSpace 1.2;
   hpbandster was written for an earlier one.
 - The model ignores failed trials; in hpbandster they are bad results.
@@ -40,7 +40,7 @@ class BOHB(Hyperband):
     The other options are those of hpbandster's generator, with its defaults:
 
     min_points_in_model: smallest size of the density of good results; at least (and by default) the number of
-        variables + 1. The density of bad results always needs that number.
+        variables + 1, which is the smallest size of the density of bad results.
     top_n_percent: percentage of a budget's results that count as good.
     num_samples: candidates per pick.
     random_fraction: share of random new configurations.

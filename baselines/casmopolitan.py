@@ -10,21 +10,21 @@ transform, acquisition, initial, least and largest side of the box.
 
 | changed | source | here | reason |
 |---|---|---|---|
-| size of the ball | 20, at most 30; set for three problems | from the number of discrete variables | trust_region.py |
+| size of the ball | initially 20, at most 30; set for three problems | by the number of variables | trust_region.py |
 | end of a region by its ball | six shrinks from 20: 240 failures | two variables: one shrink, 40 failures | as above |
-| noise variance | fixed at the problem's, or inferred within 1e-6 and .1 | within 1e-6 and 10 s2 | shared process |
+| noise variance | fixed at the problem's, or inferred within 1e-6 and .1 | within 1e-6 and 10 s2 | |
 | bounds of theta, l | none in the mixed kernel | .01 to 10, .01 to 2.5 | needed by the fit |
 | output scale | within .5 and 5 | maximised out | shared process |
 | ordered variables | continuous, rounded in the kernel | agree by 1 - distance / values | its variant for ordinals |
-| their trust region | the box | the ball: any other value is one away | as above |
+| trust region of ordered variables | the box | the ball: any two values have distance 1 | as above |
 | fit | 300 steps of Adam | four starts and the last optimum; often the latter alone | shared process |
 | starts of the search | 3 random ones | the best 3 of 600 | shared search |
 | search | 200 times Adam and a random neighbour | best neighbour, quasi-Newton steps | shared search |
 | known configurations | suggested again | the next best one | no optimizer here repeats a configuration |
 | points of a new region | Sobol, in a box with the last side in raw units | uniform in the new box | an error |
-| their discrete variables | the radius of the ball is the number drawn again | the largest number | one ball for all |
+| discrete variables of these points | the radius is the number drawn again | it is the largest one | one ball for all |
 | centre of a new region | not evaluated if there are continuous variables | evaluated | |
-| candidates for it | Latin hypercube | uniform | constraints may exclude some |
+| candidates for a new centre | Latin hypercube | uniform | constraints may exclude some |
 | second process | of raw objectives, also of one | of standardised ones; random centre for one or equal ones | |
 | pending trials | a batch is one success or failure | kriging believer; each counts | asynchronous workers |
 | initial design of a region | 20 points | the run's number, at most 20 | same setting for all optimizers |

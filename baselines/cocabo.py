@@ -8,27 +8,28 @@ points agree, and m an isotropic Matern-5/2 of the continuous parts,
 
     r = (1 - mix) (a + m) / 2 + mix a m
 
-The paper's formula has no factor 1/2: up to the output scale, its mix = 2/3 is 0.5 here.
+The paper's formula has no factor 1/2: its lambda = 2/3 is proportional to mix = 0.5 here, with k(x, x) = 4/3.
 
 Unchanged: kernel, its output scale of 1 for standardised objectives, bounds of its lengthscale (in the unit cube: half
 of those on [-1, 1]), the update of the bandits' weights, acquisition and its search (5,000 points, the best three
-refined). mix is the paper's lambda.
+refined).
 
 | changed | source | here | reason |
 |---|---|---|---|
 | gamma | not bounded | at most 1 | otherwise the best arm has a negative probability |
 | rewards | best objective of a value | scaled to [-1, 1] (exp3.py) | scale-free |
 | weights | of any size | logarithms clipped to [-30, 30] | numbers overflow |
-| fit | every tenth result, five starts, 1,000 iterations each | every ask; five for 12, then the best two | speed |
+| fit | every tenth result, from five starts | every ask; after 12 iterations from the best two | speed |
+| fit above 64 results | the same | in three of four asks from the last optimum alone | speed |
+| first ten suggestions | not fitted: lengthscale 0.2, noise 0.1 | fitted | |
 | learned mix | every tenth result, random starts | every fit, starts at 1/2 | |
 | mean | 0 | estimated | shared process |
-| bounds of the noise variance | 1e-6, 1 | 1e-6, 10 | shared process |
+| bounds of the noise variance | 1e-6, 1 | 1e-6, 10 | |
 | deviation in the bound | noise and variance added in different units | without noise | error in the code |
 | pending trials | batches by EXP3.M | kriging believer; independent draws | asynchronous workers |
 | known configurations | tried again | drawn again | no optimizer here repeats a configuration |
 
-As in the source, rewards may be negative, although the analysis of EXP3 assumes [0, 1]; unscaled rewards were not
-better on Func2C, Func3C and Ackley5C with 100 and 200 evaluations.
+As in the source, rewards may be negative, although the analysis of EXP3 assumes [0, 1].
 
 Limitation: bandits and overlap only distinguish equal and different values: the order of integers and ordinals and the
 edges of graphs are ignored, and the bandits are independent of each other. For a variable with 31 values or more in 90

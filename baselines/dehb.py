@@ -6,6 +6,8 @@
 | integers | rounded: both ends are half as likely | equal bins | uniform |
 | first coordinate of a category | the lower end of its bin | uniform in its bin | mutants favour no category |
 | promotions | only while the newest bracket is of the first cycle | in all brackets of that cycle | many workers |
+| parents of a mutant | may include the target | other points; random ones if there are too few | |
+| a single rung | refused | differential evolution, whose parents are all members | for comparison |
 | too few to promote | the rung below is listed again | the target, or a child of it | |
 | infeasible children | none | drawn again, 100 times at most | constraints |
 """

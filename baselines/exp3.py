@@ -70,7 +70,7 @@ class Bandits:
     The reward of a value is its best result (the largest minus-objective), scaled so that the lowest best result of any
     value of any variable is -1 and the highest is 1. The authors do not scale it, which suits objectives of order 1.
     MCBO scales by the worst and the best of all results; a very bad worst result then makes all rewards nearly equal.
-    Here only the first result of a value can do that, until the value is drawn again.
+    Here such a result has this effect only while it is the best of its value.
     """
 
     def __init__(self, space: Space, pulls: int) -> None:
@@ -90,7 +90,7 @@ class Bandits:
         """
         for arm, best in zip(vertices, self._best, strict=True):
             best[arm] = np.fmax(best[arm], result)
-        if not (drawn_with and self._best):
+        if not drawn_with:
             return
         least, largest = (float(extreme(np.concatenate(self._best))) for extreme in (np.nanmin, np.nanmax))
         for p, (arm, best) in enumerate(zip(vertices, self._best, strict=True)):

@@ -3,7 +3,8 @@
 A nominal variable or a graph becomes one indicator column per value, an ordered variable a single column with evenly
 spaced values, all in [0, 1]. The process has an isotropic Matern-5/2 on these codes and the continuous variables.
 Expected improvement is maximised over the whole cube from the best five of 1,000 random configurations. Each result is
-rounded, the largest column wins, an ordered variable takes its nearest value, and the best of the five is suggested.
+rounded: of an indicator's columns the largest wins, an ordered variable takes its nearest value. The best of the five
+after rounding is suggested.
 
 The search does not know that its maximum will be rounded. Garrido-Merchan and Hernandez-Lobato (2020) show the cost,
 and round inside the kernel; this is the method that they improve on.
@@ -13,11 +14,15 @@ observation, with its noise, by more than 0.01 standard deviations on the lowest
 
 | changed | source | here | reason |
 |---|---|---|---|
-| fit | five starts, 1,000 iterations each | five for 12, then the best two; often the last optimum alone | speed |
+| continuous variables | in their units | in [0, 1] | one lengthscale for all columns |
+| fit | five starts, 1,000 iterations each | after 12 iterations the best two of five | speed |
+| fit above 64 results | the same | in three of four asks from the last optimum alone | speed |
+| bounds of theta, noise variance | none; 1e-9, 1e6 | 1e-3, 1e2; 1e-6, 10 s2 | |
+| local search | L-BFGS-B, 1,000 iterations | BFGS, 100; only the best of close starts continues | shared search |
 | ordered values | columns of the values | evenly spaced in [0, 1] | one lengthscale for all columns |
 | known configurations | tried again | next best point that rounds to a new one | no optimizer here repeats one |
 | output scale, mean | fitted, 0 | maximised out | shared process |
-| pending trials | batches by local penalization | kriging believer | asynchronous workers |
+| pending trials | batches by local penalization | kriging believer, also for the lowest mean | asynchronous workers |
 | constraints | on the relaxed codes | on the rounded point | suggestions must be feasible |
 
 Limitation: the edges of graphs and the distances between ordered numeric values are ignored.

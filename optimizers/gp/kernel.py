@@ -79,7 +79,7 @@ class Kernel(ABC):
     """A positive definite function of two points of a space.
 
     parameters: the parameters that a fit optimizes, without the noise. noise: its variance by the output scale.
-    output_scale: None if a fit estimates it.
+    output_scale: None if a fit estimates it; another one presumes a single warping (output_warping.py).
     """
 
     parameters: Sequence[Parameter] = ()

@@ -150,9 +150,12 @@ def test_only_what_the_bandits_chose_is_a_pull() -> None:
 
 
 def test_a_reward_is_divided_by_the_probability_at_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two trials are pending while the weights change: as when the trials were restored from a journal."""
-    optimizer, used = build_optimizer(SPACE), []
+    """Two trials are pending while the weights change. A restored optimizer has the same bandits."""
+    optimizer, copy, used = build_optimizer(SPACE), build_optimizer(SPACE), []
     run(optimizer, 6)
+    for known, evaluation in optimizer.history:
+        copy.restore(known)
+        copy.tell(known, evaluation.objective)
     before = [bandit.probabilities for bandit in optimizer._bandits.bandits]
     first, second = optimizer.ask(), optimizer.ask()
     update = EXP3.update
@@ -162,10 +165,16 @@ def test_a_reward_is_divided_by_the_probability_at_the_draw(monkeypatch: pytest.
         return update(self, arm, reward, probability)
 
     monkeypatch.setattr(EXP3, "update", record)
+    copy.restore(first)
+    copy.restore(second)
     optimizer.tell(first, 0.0)
     optimizer.tell(second, 1.0)
     expected = [before[p][trial.configuration[f"h{p + 1}"]] for trial in (first, second) for p in range(3)]
     assert used == pytest.approx(expected)
+    copy.tell(first, 0.0)
+    copy.tell(second, 1.0)
+    for one, other in zip(optimizer._bandits.bandits, copy._bandits.bandits, strict=True):
+        np.testing.assert_array_equal(one.log_weights, other.log_weights)
 
 
 def test_pulls_are_the_evaluations_after_the_design() -> None:

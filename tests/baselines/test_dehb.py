@@ -150,7 +150,7 @@ def test_restored_it_has_the_recorded_points_and_notices_a_changed_history() -> 
 
 
 def test_evolution_finds_more_than_random_search() -> None:
-    """In five dimensions, on a paraboloid: in each of ten runs, and by half or more in most."""
+    """In five dimensions, on a paraboloid: in each of ten runs, and by half or more in eight of them."""
     space = Space([Real(f"x{i}", 0.0, 1.0) for i in range(5)])
 
     def best(optimizer: Optimizer) -> float:
@@ -163,7 +163,7 @@ def test_evolution_finds_more_than_random_search() -> None:
 
     ratios = [best(DEHB(space, seed=seed)) / best(RandomSearch(space, seed=seed)) for seed in range(10)]
     assert max(ratios) < 1.0
-    assert np.median(ratios) < 0.5
+    assert sorted(ratios)[7] < 0.5
 
 
 def evolution(space: Space = MIXED, mutation_factor: float = 0.5, crossover_prob: float = 0.5) -> DifferentialEvolution:
