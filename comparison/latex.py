@@ -84,15 +84,10 @@ def find_marks(reference: str, tests: Comparisons) -> dict[str, str]:
 
 
 def describe_marks(reference: str, marks: Collection[str], test: str) -> str:
-    """A sentence on the marks of a table, for its caption; if it has none, that no difference is shown.
-
-    reference: "" if no optimizer has a result in every repeat; the sentence is then empty.
-    """
+    """A sentence on the marks of a table: without any, that no difference is shown; "" without a reference."""
     name, by = escape(reference), f"by {test}, at level {LEVEL:g}"
     words = [f"${mark}$: {word} than {name}" for mark, word in ((WORSE, "worse"), (BETTER, "better")) if mark in marks]
-    if not words:
-        return f"None is shown to differ from {name} {by}." if name else ""
-    return f"{'; '.join(words)}, {by}."
+    return f"{'; '.join(words)}, {by}." if words else f"None is shown to differ from {name} {by}." * bool(name)
 
 
 def format_table(tabular: str, caption: str, name: str, packages: str = "booktabs") -> str:

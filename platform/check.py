@@ -103,9 +103,7 @@ def check(candidate: Candidate, seconds: float) -> Iterator[CheckResult]:
     try:
         for name in RULES:
             rule = name.removeprefix("test_").replace("_", " ")
-            result = CheckResult(
-                rule, False, f"timed out after {seconds:g} s (raise --seconds); later rules were not run"
-            )
+            result = CheckResult(rule, False, f"took over {seconds:g} s (raise --seconds); later rules were not run")
             if is_timely := receiver.poll(limit):
                 result = CheckResult(rule, *receiver.recv())
             yield result

@@ -41,7 +41,7 @@ LINE_BUDGETS = {
     "search_spaces": 1_325,
     "optimizers": 3_681,
     "trainers": 5_565,
-    "baselines": 5_055,
+    "baselines": 5_063,
     "integrations": 982,
     "testing": 440,
     "comparison": 4_476,
