@@ -225,10 +225,10 @@ def test_what_the_page_says_of_the_autoencoder_is_so() -> None:
     differences = {name: bests["bo-fm"] - bests[name] for name in bests if name != "bo-fm"}
     assert {len(difference) for difference in differences.values()} == {8}
     assert min(bests, key=lambda name: bests[name].mean()) == "smac"
-    assert (differences["smac"] > 0).all()
+    assert [name for name in differences if (differences[name] > 0).all()] == ["smac", "botorch", "bo-fm-adddif"]
     assert (differences["gebo"] < 0).all()
     corrected = holm([signed_rank_p(difference) for difference in differences.values()])
-    assert (len(corrected), min(corrected)) == (13, pytest.approx(0.102, abs=5e-4))
+    assert (len(corrected), min(corrected)) == (22, pytest.approx(0.172, abs=5e-4))
     assert bests["mivabo"].mean() > bests["random"].mean()
 
 
