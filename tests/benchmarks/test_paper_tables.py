@@ -228,7 +228,7 @@ def test_what_the_page_says_of_the_autoencoder_is_so() -> None:
     assert [name for name in differences if (differences[name] > 0).all()] == ["smac", "botorch", "bo-fm-adddif"]
     assert (differences["gebo"] < 0).all()
     corrected = holm([signed_rank_p(difference) for difference in differences.values()])
-    assert (len(corrected), min(corrected)) == (22, pytest.approx(0.172, abs=5e-4))
+    assert (len(corrected), min(corrected)) == (23, pytest.approx(0.180, abs=5e-4))
     assert bests["mivabo"].mean() > bests["random"].mean()
 
 
