@@ -76,9 +76,10 @@ class DEHB(Optimizer):
         check_options(type(self), mutation_factor=mutation_factor, crossover_prob=crossover_prob)
         self.evolution = DifferentialEvolution(space, mutation_factor, crossover_prob)
         self.rungs = [round(budget) for budget in rungs(epochs, eta, min_epochs)]
-        self.cycle = [sizes for sizes, _ in brackets(epochs, eta, min_epochs)]
+        cycle = [sizes for sizes, _ in brackets(epochs, eta, min_epochs)]
+        self.cycle = cycle if len(cycle) > 1 else [(SINGLE_POPULATION,)]
         rng = np.random.default_rng([seed, 0, 0xDE])  # three numbers: distinct from the seeds of all asks
-        sizes = [sizes[0] for sizes in self.cycle] if len(self.cycle) > 1 else [SINGLE_POPULATION]
+        sizes = [sizes[0] for sizes in self.cycle]
         self.populations = [[Member(tuple(u)) for u in self.evolution.draw(size, rng).tolist()] for size in sizes]
         self._next_place = [0] * len(self.rungs)
         self._brackets: list[Bracket] = []
@@ -173,11 +174,10 @@ class DEHB(Optimizer):
     def _mutation_pool(self, bracket: Bracket, target: Point, rng: np.random.Generator) -> Floats:
         """Return the best points [m, D + P] of the rung below; of the rung itself if it is the bracket's first.
 
-        Fewer than PARENTS are completed by mutants of all subpopulations. Of a single rung, all points are in the pool.
+        Fewer than PARENTS are completed by mutants of all subpopulations.
         """
         source = self.populations[max(bracket.rung - 1, bracket.first)]
-        size = bracket.size if len(self.cycle) > 1 else len(source)
-        best = sorted(source, key=lambda member: member.objective)[:size]
+        best = sorted(source, key=lambda member: member.objective)[: bracket.size]
         pool = np.array([member.u for member in best])
         if len(pool) >= PARENTS:
             return pool

@@ -10,8 +10,8 @@ those that are multiples of 1 / 10: 11 vectors for two objectives, as published.
 
 Model, acquisition function and its search are BO-FM's; the paper has a Gaussian kernel of real variables, expected
 improvement and a genetic algorithm, and fits at most a part of the results. With many results most fits start from the
-last optimum alone, as in BO-FM, which is here one of other weights. The initial design is the one given. With one
-objective it is BO-FM without a logarithm: objectives are scaled linearly, whatever `log_objective` is.
+last optimum alone, as in BO-FM; here that optimum belongs to other weights. The initial design is the one given. With
+one objective it is BO-FM without a logarithm: objectives are scaled linearly, whatever `log_objective` is.
 
 | symbol | shape | meaning |
 |---|---|---|
