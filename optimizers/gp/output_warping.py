@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fmnas.optimizers.gp.points import standardise
+from fmnas.optimizers.gp.points import EQUAL, standardise
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.search_spaces.variables import Floats
 
@@ -37,8 +37,6 @@ Warp = Callable[[Floats], tuple[Floats, float]]
 BENDS = tuple(float(bend) for bend in np.arange(-4, 9) / 4.0)
 """-1 to 2; a standard normal prior keeps them near 0 while there are few observations."""
 
-MOSTLY_EQUAL = 1e-6  # of the range: if median and quartile are closer, most values are equal
-
 
 def identity(y: Floats) -> tuple[Floats, float]:
     """Only standardise y."""
@@ -46,9 +44,14 @@ def identity(y: Floats) -> tuple[Floats, float]:
 
 
 def log_above_median(y: Floats) -> tuple[Floats, float]:
-    """Map y linearly below its median and logarithmically above, then standardise it."""
+    """Map y linearly below its median and logarithmically above, then standardise it.
+
+    The unit of the logarithm is a distance of quantiles, which a huge penalty of some trials does not change.
+    """
     median, quartile = np.quantile(y, [0.5, 0.25])
-    unit = median - quartile if median - quartile > MOSTLY_EQUAL * np.ptp(y) else np.ptp(y)
+    worse = y[y > median]
+    distances = (median - quartile, median - y.min(), np.median(worse) - median if len(worse) else 0.0)
+    unit = next((distance for distance in distances if distance > EQUAL * np.ptp(y)), np.ptp(y))
     z = (y - median) / unit
     above = np.log1p(z.clip(min=0.0))
     u, log_slope = identity(np.where(z > 0.0, above, z))
