@@ -117,8 +117,8 @@ class HyBO(Optimizer):
         self._state = samples[-1]
         processes = [Process(self._kernel, points, objectives, sample) for sample in samples]
         best = float(objectives.min())
-        if self.pending:
-            pending = self._encode(list(self.pending.values()))
+        if trials := self.trials_without_result():
+            pending = self._encode(trials)
             believed = torch.stack([process.predict(pending)[0] for process in processes]).mean(0)
             points, objectives = points.concat(pending), torch.cat([objectives, believed])
             processes = [Process(self._kernel, points, objectives, sample) for sample in samples]
@@ -148,7 +148,7 @@ class HyBO(Optimizer):
         return self._suggest_random(rng, "every candidate was tried before")
 
     def _suggest_random(self, rng: np.random.Generator, note: str, fallback: str = FALLBACK) -> Suggestion:
-        known = self._encode([*(trial for trial, _ in self.history), *self.pending.values()]).to_encoded(self.space)
+        known = self._encode(self.known_trials()).to_encoded(self.space)
         x = sample_new(self.space, known, rng)
         return Suggestion(self.space.decode(x), RANDOM, note=note, memo=self._memo(), fallback=fallback)
 

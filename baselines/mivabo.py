@@ -169,9 +169,8 @@ class MiVaBO(Optimizer):
         return points.concat(starts), note
 
     def _known_points(self) -> np.ndarray:
-        """Return all finished and pending configurations [m, D + P], in this order."""
-        trials = [*(trial for trial, _ in self.history), *self.pending.values()]
-        return self.space.encode_all([trial.configuration for trial in trials])
+        """Return the configurations [m, D + P] of all trials, those with a result first."""
+        return self.space.encode_all([trial.configuration for trial in self.known_trials()])
 
     def _suggest_random(self, rng: np.random.Generator, note: str) -> Suggestion:
         """Suggest a random configuration, a new one if possible."""

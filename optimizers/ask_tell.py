@@ -9,7 +9,7 @@ the object unchanged, because that ask is not recorded.
 
 The object's state is not recorded. To restore it, the adapter builds a new one and repeats the recorded asks and tells.
 So suggestions must depend on the seed and the results alone. `random`, `numpy.random` and torch's default generator are
-private to the object and begin with its seed.
+private to the object and begin with its seed; import torch at the top of a module, not within a function.
 """
 
 from collections.abc import Callable, Mapping, Sequence

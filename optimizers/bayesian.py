@@ -53,10 +53,11 @@ class BayesianOptimizer(Optimizer):
     log_objective: model the logarithm of the objective, which must then be positive.
     initial_design: configurations to try first; 10 random ones by default.
 
-    Pending trials enter the model with their predicted values, and the incumbent is the lowest of all values (the
-    kriging believer of Ginsbourger et al. 2010): any number of trials may be pending, and no configuration is suggested
-    twice. Each fit also starts from the previous optimum, which a trial's memo stores so that a replay repeats every
-    fit. If no model can be fitted, the suggestion is random, and the trial's note says why.
+    Pending and forgotten trials enter the model with their predicted values, and the incumbent is the lowest of all
+    values (the kriging believer of Ginsbourger et al. 2010): any number of trials may be pending, and no configuration
+    is suggested twice while another is found. Each fit also starts from the previous optimum, which a trial's memo
+    stores so that a replay repeats every fit. If no model can be fitted, the suggestion is random, and the trial's note
+    says why.
     """
 
     settings: ModelSettings = ModelSettings()
@@ -179,12 +180,12 @@ class BayesianOptimizer(Optimizer):
         return self._suggest_random(rng, reason, memo=self._memo())
 
     def _with_fantasies(self, posterior: Posterior) -> Posterior:
-        """Add every pending trial at its predicted mean, under the fitted parameters."""
-        if not self.pending:
+        """Add every trial without a result at its predicted mean, under the fitted parameters."""
+        if not (trials := self.trials_without_result()):
             return posterior
-        pending = Points.from_encoded(self.space, self._encode(self.pending.values()))
-        believed, _ = posterior.predict(pending)
-        return posterior.with_observations(pending, believed)
+        points = Points.from_encoded(self.space, self._encode(trials))
+        believed, _ = posterior.predict(points)
+        return posterior.with_observations(points, believed)
 
     def _register(self, trial: Trial) -> None:
         super()._register(trial)
@@ -195,8 +196,8 @@ class BayesianOptimizer(Optimizer):
         return np.array([self._codes[trial.id] for trial in trials]).reshape(-1, len(self.space))
 
     def _known_points(self) -> np.ndarray:
-        """Return all finished and pending configurations [m, D + P], in this order."""
-        return self._encode([*(trial for trial, _ in self.history), *self.pending.values()])
+        """Return the configurations [m, D + P] of all trials, those with a result first."""
+        return self._encode(self.known_trials())
 
     def _suggest_random(
         self, rng: np.random.Generator, note: str, *, memo: tuple[float, ...] = (), fallback: str = FALLBACK

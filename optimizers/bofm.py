@@ -10,7 +10,7 @@ from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping
 from fmnas.optimizers.gp.power_kernel import build_kernel
 from fmnas.optimizers.gp.search import PAPER_SEARCH
-from fmnas.optimizers.optimizer import check_budget
+from fmnas.optimizers.optimizer import OptimizerError, check_budget
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 
@@ -62,6 +62,10 @@ class BOFM(BayesianOptimizer):
     ) -> None:
         check_options(type(self), kernel=kernel, mode=mode)
         check_budget(evaluations)
+        if kernel == "moddif" and not space.discrete:
+            raise OptimizerError(
+                "kernel = 'moddif': without discrete variables it is constant (Eq. 10); use another kernel"
+            )
         super().__init__(space, **others)
         self.settings = self.mode = MODES[mode] if isinstance(mode, str) else mode
         self._kernel: KernelName = kernel

@@ -28,6 +28,7 @@ class OptimizerError(FmnasError, ValueError):
 
 MAX_NOTE_LENGTH = 1000
 """Longer notes of suggestions are truncated."""
+MAX_DRAWS = 100  # of a random configuration that is new
 
 
 def check_budget(evaluations: int | None) -> None:
@@ -97,6 +98,7 @@ class Optimizer(ABC):
         self.initial_design = tuple(map(space.coerce, initial_design))
         self.history: list[tuple[Trial, Evaluation]] = []
         self.pending: dict[int, Trial] = {}
+        self._forgotten: list[Trial] = []
         self._asked = 0
 
     def ask(self) -> Trial | None:
@@ -163,6 +165,15 @@ class Optimizer(ABC):
     def forget(self, trial: Trial) -> None:
         """Drop a pending trial that will not have a result."""
         self._pop_pending(trial)
+        self._forgotten.append(trial)
+
+    def known_trials(self) -> list[Trial]:
+        """Return all trials: those with a result in the order of `tell`, then those without."""
+        return [*(trial for trial, _ in self.history), *self.trials_without_result()]
+
+    def trials_without_result(self) -> list[Trial]:
+        """Return the pending trials, then the forgotten ones."""
+        return [*self.pending.values(), *self._forgotten]
 
     def restore(self, trial: Trial) -> None:
         """Register a trial that was asked before, without a new suggestion."""
@@ -214,6 +225,15 @@ def _as_int(name: str, value: Any) -> int | None:
 
 
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:
-    """Return `count` uniform configurations; equal seeds give equal designs."""
+    """Return `count` uniform configurations, distinct until MAX_DRAWS find none; equal seeds give equal designs."""
     rng = np.random.default_rng([seed, 0, 0x1D])  # three numbers: distinct from the seeds of all asks
-    return [space.sample(rng) for _ in range(count)]
+    design: list[Configuration] = []
+    codes: set[bytes] = set()
+    for _ in range(count):
+        for _ in range(MAX_DRAWS if len(codes) == len(design) else 1):
+            configuration = space.sample(rng)
+            if (code := space.encode(configuration).tobytes()) not in codes:
+                break
+        codes.add(code)
+        design.append(configuration)
+    return design

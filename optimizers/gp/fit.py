@@ -25,7 +25,7 @@ class Fit:
 class FitSettings:
     """Settings of the likelihood maximization.
 
-    starts: random starts of every fit. screening: iterations of all starts.
+    starts: random starts of a fit that restarts (`Surrogate.fit`). screening: iterations of all starts.
     subset: with more observations, screen on a subset of this size: the best quarter and a random sample of the others.
     largest: with more observations, fit the parameters on such a subset; predictions use all observations.
     finalists: number of screened starts (including the previous optimum) that are optimized further on all

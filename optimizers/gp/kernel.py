@@ -79,7 +79,7 @@ class Kernel(ABC):
     """A positive definite function of two points of a space.
 
     parameters: the parameters that a fit optimizes, without the noise. noise: its variance by the output scale.
-    output_scale: None if a fit estimates it; another one presumes a single warping (output_warping.py).
+    output_scale: None if a fit estimates it; a fixed one needs a single warping, as output_warping.py estimates it.
     """
 
     parameters: Sequence[Parameter] = ()

@@ -34,7 +34,7 @@ class Region:
     """A part of a space.
 
     box: bounds of the continuous part; None: the unit cube. fixed: vertices of discrete variables by variable number.
-    ball: bound of the vertices.
+    ball: bound of the vertices; its centre has those of `fixed`.
     """
 
     def __init__(

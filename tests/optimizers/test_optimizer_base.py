@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.optimizer import MAX_NOTE_LENGTH
-from fmnas.search_spaces import FmnasError, Integer, Real, Space, Trial
+from fmnas.search_spaces import FmnasError, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
 
 SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 9)])
@@ -139,3 +141,12 @@ def test_invalid_suggestions_are_explained() -> None:
 
     with pytest.raises(OptimizerError, match=r"dict.*Suggestion"):
         Plain(SPACE).ask()
+
+
+@given(count=st.integers(0, 30), seed=st.integers(0, 50))
+def test_a_random_design_repeats_nothing_while_it_need_not(count: int, seed: int) -> None:
+    space = Space([Nominal("op", ["a", "b", "c"]), Integer("k", 0, 3)])
+    design = random_design(space, count, seed)
+    assert len(design) == count
+    assert len({tuple(configuration.values()) for configuration in design}) == min(count, 12)
+    assert design[:5] == random_design(space, 5, seed)[: min(count, 5)]

@@ -53,6 +53,21 @@ def test_softness_is_linear_below_the_median_and_logarithmic_above() -> None:
     np.testing.assert_allclose(log_above_median(y)[0], expected, rtol=1e-12)
 
 
+@given(
+    st.lists(st.floats(-3, 3), min_size=8, max_size=20, unique=True),
+    st.sampled_from([1e4, 1e7, 1e9]),
+    st.integers(1, 2),
+)
+def test_penalties_leave_the_others_apart(values: list[float], penalty: float, count: int) -> None:
+    """However large: those below the median keep at least a hundredth of the spread that they have without."""
+    y = np.array(sorted(values))
+    if np.ptp(y[: len(y) // 2]) < 1e-3:
+        return
+    good = slice(len(y) // 2)
+    without, with_ = log_above_median(y)[0], log_above_median(np.append(y, count * [penalty]))[0]
+    assert np.ptp(with_[good]) > 0.01 * np.ptp(without[good])
+
+
 @pytest.mark.parametrize("warp", [identity, log_above_median])
 def test_the_slope_of_a_warp_is_that_of_finite_differences(warp: str) -> None:
     """The quantiles and moments of the data stay unchanged: with this number of points one more does not move them."""
