@@ -71,14 +71,15 @@ class BayesianOptimizer(Optimizer):
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
     ) -> None:
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design or ())
         for variable in space.discrete:
             if (count := len(variable.vertices)) > LARGEST_GRAPH:
                 raise OptimizerError(
                     f"{variable.name} has {count} values: a Gaussian process stores a matrix over the values of a "
                     f"discrete variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
                 )
-        design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
+        if initial_design is None:
+            self.initial_design = tuple(random_design(space, INITIAL_POINTS, seed))
         self.log_objective = log_objective
         self._codes: dict[int, np.ndarray] = {}  # encoded configurations by trial id
         self._last_eta: torch.Tensor | None = None  # optimum of the previous fit

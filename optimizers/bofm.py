@@ -62,11 +62,11 @@ class BOFM(BayesianOptimizer):
     ) -> None:
         check_options(type(self), kernel=kernel, mode=mode)
         check_budget(evaluations)
+        super().__init__(space, **others)
         if kernel == "moddif" and not space.discrete:
             raise OptimizerError(
                 "kernel = 'moddif': without discrete variables it is constant (Eq. 10); use another kernel"
             )
-        super().__init__(space, **others)
         self.settings = self.mode = MODES[mode] if isinstance(mode, str) else mode
         self._kernel: KernelName = kernel
 

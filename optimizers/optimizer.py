@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,10 +89,10 @@ class Optimizer(ABC):
     def __init__(
         self, space: Space, *, seed: int = 0, epochs: int = 1, initial_design: Sequence[Configuration] = ()
     ) -> None:
-        if epochs < 1:
-            raise OptimizerError(f"epochs = {epochs}: full fidelity must be at least 1 epoch")
-        if seed < 0:
-            raise OptimizerError(f"seed = {seed}: it must be at least 0")
+        if not isinstance(space, Space):
+            raise OptimizerError(f"space = {space!r}: it must be a Space, e.g. Space([Real('x', 0.0, 1.0)])")
+        _check_integer("epochs", epochs, least=1)
+        _check_integer("seed", seed, least=0)
         self.space = space
         self.seed = seed
         self.epochs = epochs
@@ -147,8 +148,10 @@ class Optimizer(ABC):
         Raises OptimizerError if the trial is not pending, if the objective is not finite, and if it is not positive
         although its logarithm is modelled; the trial then stays pending.
         """
+        if not isinstance(trial, Trial):
+            raise OptimizerError(f"trial = {trial!r}: it must be the Trial that ask() returned")
         if not isinstance(evaluation, Evaluation):
-            evaluation = Evaluation(objective=float(evaluation), epochs=trial.epochs)
+            evaluation = Evaluation(objective=_as_objective(evaluation), epochs=trial.epochs)
         if not math.isfinite(evaluation.objective):
             raise OptimizerError(
                 f"trial {trial.id}: objective {evaluation.objective}; it must be finite (use a penalty for a failure)"
@@ -212,6 +215,20 @@ class Optimizer(ABC):
     def _pop_pending(self, trial: Trial) -> None:
         if self.pending.pop(trial.id, None) is None:
             raise OptimizerError(f"trial {trial.id} is not pending; pending: {sorted(self.pending)}; tell each once")
+
+
+def _check_integer(name: str, value: Any, least: int) -> None:
+    """Raise OptimizerError unless the value is an integer and at least `least`."""
+    if not isinstance(value, Integral) or int(value) < least:
+        raise OptimizerError(f"{name} = {value!r}: it must be an integer of at least {least}")
+
+
+def _as_objective(value: Any) -> float:
+    """Convert a number, also of numpy or torch, to float. Raises OptimizerError for other values."""
+    if not isinstance(value, str):
+        with suppress(TypeError, ValueError):
+            return float(value)
+    raise OptimizerError(f"objective = {value!r}: it must be a number or an Evaluation")
 
 
 def _as_int(name: str, value: Any) -> int | None:

@@ -39,7 +39,7 @@ READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
     "search_spaces": 1_325,
-    "optimizers": 3_710,
+    "optimizers": 3_730,
     "trainers": 5_565,
     "baselines": 5_063,
     "integrations": 982,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.optimizers import BOFM, Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.optimizer import MAX_NOTE_LENGTH
 from fmnas.search_spaces import FmnasError, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
@@ -150,3 +150,33 @@ def test_a_random_design_repeats_nothing_while_it_need_not(count: int, seed: int
     assert len(design) == count
     assert len({tuple(configuration.values()) for configuration in design}) == min(count, 12)
     assert design[:5] == random_design(space, 5, seed)[: min(count, 5)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"space": [Real("x", 0.0, 1.0)]}, "space"),
+        ({"seed": "a"}, "seed = 'a'"),
+        ({"seed": None}, "seed = None"),
+        ({"seed": -1}, "seed = -1"),
+        ({"epochs": 0}, "epochs = 0"),
+        ({"epochs": 2.5}, "epochs = 2.5"),
+    ],
+)
+@pytest.mark.parametrize("optimizer", [Drawing, BOFM])
+def test_what_no_optimizer_can_be_built_from(optimizer: type[Optimizer], arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptimizerError, match=words):
+        optimizer(**{"space": SPACE, **arguments})
+
+
+@pytest.mark.parametrize("result", [None, "0.3", [0.1, 0.2], {}])
+def test_what_is_no_objective_leaves_the_trial_pending(result: Any) -> None:
+    optimizer = Drawing(SPACE, epochs=25)
+    trial = optimizer.ask()
+    with pytest.raises(OptimizerError, match="objective"):
+        optimizer.tell(trial, result)
+    with pytest.raises(OptimizerError, match="trial"):
+        optimizer.tell(trial.configuration, 0.3)
+    assert list(optimizer.pending) == [0]
+    optimizer.tell(trial, np.float32(0.25))
+    assert optimizer.history[0][1].objective == 0.25
