@@ -12,7 +12,6 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 | search | 6 starts of 600 points; 20 of 2,000 |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
-| unit | of the log scale above the median: a distance of quantiles; range: as before (`log_in_ranges`) |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
 """
@@ -22,7 +21,6 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import suite
 import torch
 from torch import Tensor
@@ -41,7 +39,6 @@ from fmnas.optimizers.gp.frequency_modulation import (
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
-from fmnas.search_spaces.variables import Floats
 
 FEW = (
     Warping(log_above_median),
@@ -50,16 +47,6 @@ FEW = (
     Warping(identity, 0.75),
     Warping(identity, 1.5),
 )
-
-
-def log_in_ranges(y: Floats) -> tuple[Floats, float]:
-    """`log_above_median` with the range of y as the unit if median and quartile are almost equal."""
-    median, quartile = np.quantile(y, [0.5, 0.25])
-    unit = median - quartile if median - quartile > 1e-6 * np.ptp(y) else np.ptp(y)
-    z = (y - median) / unit
-    above = np.log1p(z.clip(min=0.0))
-    u, log_slope = identity(np.where(z > 0.0, above, z))
-    return u, log_slope - float(above.sum() + len(y) * np.log(unit))
 
 
 class WithPairs(Blended):
@@ -90,7 +77,6 @@ class Arm:
     correlation: str = "0.5"
     prior: str = "weak"
     starts: str = "smooth"
-    unit: str = "quantiles"
     prediction: str = "ordinary"
 
     @property
@@ -112,8 +98,6 @@ class PartsBOFM(BOFM):
     def __init__(self, space: Space, *, arm: Arm, **others: Any) -> None:
         linear = tuple(warping for warping in WARPINGS if warping.warp is identity)
         warpings = {"26": WARPINGS, "13": linear, "5": FEW, "1": (Warping(),)}[arm.warpings]
-        if arm.unit == "range":
-            warpings = tuple(replace(w, warp=w.warp if w.warp is identity else log_in_ranges) for w in warpings)
         fit = FitSettings(
             prior={"weak": True, "none": False}[arm.prior],
             smooth={"smooth": True, "plain": False}[arm.starts],
