@@ -117,7 +117,8 @@ class Likelihood:
 class Posterior:
     """The process with the parameters eta [d], conditioned on the observations of a likelihood.
 
-    parameters: those of the kernel by name, each [size]. correlation: correlations of any point with the observations.
+    parameters: those of the kernel by name, each [size]. conditioned: the kernel given the observations. mean_by_r [n]:
+    slopes of the mean by the correlations r of a point with them.
     Raises FitError if the matrix A is not positive definite.
     """
 
@@ -126,7 +127,7 @@ class Posterior:
         values = {name: value[0] for name, value in likelihood.parameters.values(eta[None]).items()}
         g = values.pop("noise")
         self.parameters: Values = values
-        self.correlation: ConditionedKernel[Any] = likelihood.kernel.condition_on(values, likelihood.points)
+        self.conditioned: ConditionedKernel[Any] = likelihood.kernel.condition_on(values, likelihood.points)
         A = likelihood.correlation(eta)
         A.diagonal().add_(g)
         L, info = torch.linalg.cholesky_ex(A)
@@ -137,16 +138,16 @@ class Posterior:
         self._ones = self.inverse.sum(-1)  # [n], A^-1 1
         self._precision = float(self._ones.sum())  # 1'A^-1 1: precision of the mean in units of 1 / s2
         self.mu = float((self._ones @ y) / self._precision)
-        self.weights = self.inverse @ (y - self.mu)  # [n], A^-1 (y - mu)
+        self.mean_by_r = self.inverse @ (y - self.mu)  # A^-1 (y - mu)
         degrees = len(y) if likelihood.plug_in else max(len(y) - 1, 1)
-        self.s2 = likelihood.kernel.output_scale or max(float(((y - self.mu) @ self.weights) / degrees), 1e-300)
+        self.s2 = likelihood.kernel.output_scale or max(float(((y - self.mu) @ self.mean_by_r) / degrees), 1e-300)
 
     def predict_from(self, r: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return (mean [m], variance [m], weights [m, n]) from correlations r [m, n].
 
         The variance is that of f, without noise; its derivative by r is -2 s2 times the weights.
         """
-        mean, weights = self.mu + r @ self.weights, r @ self.inverse
+        mean, weights = self.mu + r @ self.mean_by_r, r @ self.inverse
         if self.likelihood.plug_in:
             return mean, (self.s2 * (own - (weights * r).sum(-1))).clamp(min=1e-12), weights
         missing = 1.0 - weights.sum(-1)  # the weight of the mean
@@ -157,7 +158,7 @@ class Posterior:
     def predict(self, points: Points) -> tuple[Tensor, Tensor]:
         """Return (mean [m], variance [m]) at points, computed in chunks to save memory."""
         chunks = zip(points.C.split(CHUNK), points.V.split(CHUNK), strict=True)
-        parts = [self.predict_from(*self.correlation.correlate(Points(C, V)))[:2] for C, V in chunks]
+        parts = [self.predict_from(*self.conditioned.correlate(Points(C, V)))[:2] for C, V in chunks]
         mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
         return mean, variance
 

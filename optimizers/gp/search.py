@@ -80,7 +80,7 @@ class Surface:
         """Return (vertices [S, P] of the best neighbour in the region, its value [S]); -inf without one."""
         if not region.has_moves:
             return points.V, torch.full((len(points),), -torch.inf, dtype=torch.float64)
-        mean, variance, _ = self.posterior.predict_from(*self.posterior.correlation.neighbours(points))
+        mean, variance, _ = self.posterior.predict_from(*self.posterior.conditioned.neighbours(points))
         value = self.acquisition.value(mean, variance.sqrt())  # [S, K]
         best, k = value.masked_fill(~region.neighbours(points), -torch.inf).max(dim=1)
         vertices = points.V.clone()
@@ -92,7 +92,7 @@ class Surface:
 
         A start ends early if a step gains less than `tolerance` relative to max(|value|, 1).
         """
-        V, precompute = points.V, self.posterior.correlation.precompute
+        V, precompute = points.V, self.posterior.conditioned.precompute
         precomputed = precompute(V)
 
         def objective(C: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,12 +106,12 @@ class Surface:
     def with_gradient(self, C: Tensor, precomputed: Any) -> tuple[Tensor, Tensor]:
         """Return (acquisition [S], gradient by C [S, D]); precomputed: from the correlation's `precompute(V)`."""
         posterior = self.posterior
-        r, own, pullback = posterior.correlation.with_pullback(C, precomputed)
+        r, own, pullback = posterior.conditioned.with_pullback(C, precomputed)
         mean, variance, weights = posterior.predict_from(r, own)
         deviation = variance.sqrt()
         value, by_mean, by_deviation = self.acquisition.slopes(mean, deviation)
         by_variance = by_deviation * posterior.s2 / deviation  # twice the derivative by variance / s2
-        by_r = by_mean[:, None] * posterior.weights - by_variance[:, None] * weights
+        by_r = by_mean[:, None] * posterior.mean_by_r - by_variance[:, None] * weights
         return value, pullback(by_r, 0.5 * by_variance)
 
 

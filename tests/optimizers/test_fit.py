@@ -204,7 +204,7 @@ def test_posterior_is_the_textbooks(
     squares = (y - mu) @ np.linalg.solve(A, y - mu)
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.from_encoded(problem.space, Z)
-    r, own = posterior.correlation.correlate(points)
+    r, own = posterior.conditioned.correlate(points)
     np.testing.assert_allclose(own, prior, rtol=1e-8)
     np.testing.assert_allclose(r, R, rtol=1e-7, atol=1e-10)
     known = prior - np.einsum("ij,ji->i", R, k)
@@ -224,7 +224,7 @@ def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: S
         V = torch.zeros(1, 1, dtype=torch.int64)
     posterior = problem.posterior
     C = torch.full((len(V), len(space.continuous)), 0.5 + 12**-0.5, dtype=torch.float64)  # deviates as much as most
-    _, own = posterior.correlation.correlate(Points(C, V))
+    _, own = posterior.conditioned.correlate(Points(C, V))
     assert own.mean().item() == pytest.approx(1.0, rel=1e-10)
 
 

@@ -83,7 +83,7 @@ def test_the_search_sees_the_same_surface(both: Both) -> None:
     one, other = (Surface(Posterior(item, starts(fast)[0]), LogEI(-1.0)) for item in (fast, slow))
     points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
     for result, expected in zip(
-        *(item.with_gradient(points.C, item.posterior.correlation.precompute(points.V)) for item in (one, other)),
+        *(item.with_gradient(points.C, item.posterior.conditioned.precompute(points.V)) for item in (one, other)),
         strict=True,
     ):
         np.testing.assert_allclose(result, expected, rtol=1e-7, atol=1e-9)
@@ -97,7 +97,7 @@ def test_neighbours_are_the_points_with_another_vertex(both: Both) -> None:
     problem, fast, _ = both
     if not problem.space.discrete:
         pytest.skip("no vertices")
-    correlation = Posterior(fast, starts(fast)[0]).correlation
+    correlation = Posterior(fast, starts(fast)[0]).conditioned
     points = problem.points.select(slice(3))
     r, own = correlation.neighbours(points)
     k = 0
@@ -124,7 +124,7 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
     np.testing.assert_allclose(gradient[:, 0], (up - down) / 2e-5, rtol=1e-5, atol=1e-8)
     assert torch.isfinite(value).all()
     C, V = problem.points.C[:2], problem.points.V[:2]
-    correlation = Posterior(likelihood, eta[0]).correlation
+    correlation = Posterior(likelihood, eta[0]).conditioned
     r, own, pullback = correlation.with_pullback(C, correlation.precompute(V))
     np.testing.assert_allclose(own, 1.0, rtol=1e-14)
     assert torch.equal(pullback(r, own), torch.zeros_like(C))

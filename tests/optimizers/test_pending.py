@@ -60,7 +60,7 @@ def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) 
     assert len(points) == TOLD + AHEAD
     C, V = points.C[TOLD:], points.V[TOLD:]
     r, R = (
-        process.correlation.correlate(Points(c, v))[0]
+        process.conditioned.correlate(Points(c, v))[0]
         for c, v in ((C, V), (process.likelihood.points.C, process.likelihood.points.V))
     )
     A = R + process.g * torch.eye(TOLD, dtype=torch.float64)

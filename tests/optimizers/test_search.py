@@ -68,7 +68,7 @@ def test_best_neighbour_is_the_best_of_all_neighbours(
 
 
 def check_gradient(space: Space, surface: Surface, points: Points) -> None:
-    value, gradient = surface.with_gradient(points.C, surface.posterior.correlation.precompute(points.V))
+    value, gradient = surface.with_gradient(points.C, surface.posterior.conditioned.precompute(points.V))
     assert gradient.shape == points.C.shape
     np.testing.assert_allclose(value, surface.value(points), rtol=1e-6, atol=1e-6)
     step = 1e-5
