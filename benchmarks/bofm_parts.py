@@ -12,7 +12,6 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 | search | 6 starts of 600 points; 20 of 2,000 |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
-| incumbent | the lowest of observed and predicted values; observed: of observed ones; middle: the mean of both |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
 """
@@ -28,7 +27,6 @@ from torch import Tensor
 
 from fmnas.optimizers import BOFM, Optimizer
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import (
@@ -79,7 +77,6 @@ class Arm:
     correlation: str = "0.5"
     prior: str = "weak"
     starts: str = "smooth"
-    incumbent: str = "lowest"
     prediction: str = "ordinary"
 
     @property
@@ -111,11 +108,6 @@ class PartsBOFM(BOFM):
             wide = SearchSettings(random_points=1600, spray_points=400, starts=20)
             self.settings = self.mode = replace(self.mode, search=wide)
         self.arm = arm
-
-    def acquisition(self, y: Tensor) -> Acquisition:
-        share = {"lowest": 0.0, "middle": 0.5, "observed": 1.0}[self.arm.incumbent]
-        observed = float(y[: len(self.observations())].min())
-        return LogEI(share * observed + (1.0 - share) * float(y.min()))
 
     def kernel(self, space: Space) -> FMKernel:
         kernel = FMKernel(space, KERNELS[self.arm.kernel])
