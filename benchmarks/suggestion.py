@@ -1,11 +1,14 @@
 """How long one `ask` takes on the joint space, beside Optuna's Gaussian process on the same data in the same run.
 
-    python benchmarks/suggestion.py [--quick] [--json FILE] [--data FILE]
+    python benchmarks/suggestion.py [--quick] [--json FILE] [--data FILE] [--loop N]
 
 CPU-seconds on one thread, median of 5 asks; between two asks, one result is observed, as in a run. `first` is the
 ask after all results were observed at once: nothing is cached. Fit and acquisition are parts of `ask`. A second table
 is on spaces of more and more variables, half of them nominal with four values, half real; a third on two integers of
 more and more values and two reals. Optuna is optional: pip install 'fmnas[benchmarks]'.
+
+--loop: only how long the asks of a search of N evaluations of the recorded joint problem take, whose objectives are
+noisy.
 
 The observations are random points with a smooth synthetic objective, up to 2,000 of them, the same in every run.
 --data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
@@ -29,7 +32,7 @@ import numpy as np
 import torch
 
 from fmnas.optimizers import BOFM
-from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, joint_space
+from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial, joint_space
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2000)
 ASKS = 5
@@ -89,14 +92,10 @@ def time_bofm(
     }
 
 
-def time_optuna(space: Space, configurations: Sequence[Configuration], ys: Sequence[float], asks: int) -> float | None:
-    """The median ask of Optuna's GPSampler, or None where Optuna is not installed."""
-    try:
-        import optuna
-    except ImportError:
-        return None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    kinds = optuna.distributions
+def distributions_of(space: Space) -> dict[str, Any]:
+    """A space as Optuna's distributions."""
+    from optuna import distributions as kinds
+
     distributions: dict[str, Any] = {}
     for variable in space.variables:
         if isinstance(variable, Real):
@@ -105,6 +104,54 @@ def time_optuna(space: Space, configurations: Sequence[Configuration], ys: Seque
             distributions[variable.name] = kinds.IntDistribution(variable.low, variable.high)
         else:
             distributions[variable.name] = kinds.CategoricalDistribution(list(variable.vertices))
+    return distributions
+
+
+def time_loops(evaluations: int) -> None:
+    """Print the seconds of BO-FM's and Optuna's asks in a search of the recorded joint problem."""
+    import optuna
+
+    from fmnas.platform.problems import problem
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore")
+    task = problem("joint_recorded")
+    opt, distributions = BOFM(task.space, log_objective=True), distributions_of(task.space)
+    study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=0, n_startup_trials=10))
+
+    def evaluate(number: int, configuration: Configuration) -> float:
+        trial = Trial(number, task.space.coerce(configuration), task.epochs, "model", seed=number)
+        return task.trainer.evaluate(trial).objective
+
+    def advance_bofm(number: int) -> float:
+        start = time.process_time()
+        trial = opt.ask()
+        seconds = time.process_time() - start
+        assert trial is not None
+        opt.tell(trial, evaluate(number, trial.configuration))
+        return seconds
+
+    def advance_optuna(number: int) -> float:
+        start = time.process_time()
+        trial = study.ask(distributions)
+        seconds = time.process_time() - start
+        study.tell(trial, float(np.log(evaluate(number, trial.params))))
+        return seconds
+
+    for name, advance in (("bo-fm", advance_bofm), ("Optuna", advance_optuna)):
+        seconds = [advance(number) for number in range(evaluations)]
+        last = statistics.mean(seconds[-10:])
+        print(f"{name:>6}: {sum(seconds):.1f} s in all, {last:.3f} s each of the last ten of {evaluations} asks")
+
+
+def time_optuna(space: Space, configurations: Sequence[Configuration], ys: Sequence[float], asks: int) -> float | None:
+    """The median ask of Optuna's GPSampler, or None where Optuna is not installed."""
+    try:
+        import optuna
+    except ImportError:
+        return None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions = distributions_of(space)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=0))
@@ -159,8 +206,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="up to 200 observations and 16 variables, 3 asks")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--loop", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.loop:
+        time_loops(arguments.loop)
+        return
     asks, rows = (3 if arguments.quick else ASKS), []
     head = f"{'first':>8} {'ask':>8} {'fit':>8} {'acquis.':>8} {'Optuna':>8} {'memory':>8}"
     print(f"{'n':>5} {'vars':>5} {head}")
