@@ -31,9 +31,8 @@ class Trial:
 
     id: number within the run, from 0 in the order asked.
     epochs: the fidelity, in epochs per training.
-    origin: one of ORIGINS.
-    parent: id of the trial that it was promoted or mutated from.
-    seed: seed of its trainings; the driver sets it.
+    origin: one of ORIGINS. parent: id of the trial that it was promoted or mutated from.
+    seed: seed of its trainings. run: name of its run, which owns its checkpoints. The driver sets both.
     memo: numbers that the optimizer gets back in `restore`, e.g. fitted parameters to start from.
     fallback: one of FALLBACKS. note: a remark of the optimizer for the user; usually empty.
     first_seeds, stop_above: the trial ends after this many trainings if their objective is above this; the driver sets
@@ -51,6 +50,7 @@ class Trial:
     fallback: str = ""
     first_seeds: int | None = None
     stop_above: float | None = None
+    run: str = ""
 
     def __post_init__(self) -> None:
         for name, value, known in (("origin", self.origin, ORIGINS), ("fallback", self.fallback, FALLBACKS)):

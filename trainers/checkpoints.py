@@ -27,10 +27,12 @@ LoadState = Callable[[dict[str, Any]], None]
 class Checkpoints:
     """Checkpoints in a folder, whose parent must exist; several processes may use it at the same time."""
 
-    def __init__(self, folder: Path, every: int = 5) -> None:
-        """every: epochs between two checkpoints of a training, at least 1."""
-        self.folder = folder
-        self.every = every
+    def __init__(self, folder: Path, every: int = 5, continue_promoted: bool = False) -> None:
+        """every: epochs between two checkpoints of a training, at least 1.
+
+        continue_promoted: whether those of a finished trial are kept, for a longer one of the same training.
+        """
+        self.folder, self.every, self.continue_promoted = folder, every, continue_promoted
 
     def save(self, fingerprint: str, number: int, rows: Rows, learner: dict[str, Any]) -> None:
         """Replace the checkpoint of training `number` by these errors and this learner's state.

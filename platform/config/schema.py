@@ -177,8 +177,8 @@ Fixed = dict[str, FixedValue]
 class CheckpointsConfig(Section):
     """Checkpoints of running trainings.
 
-    Files of shorter trials, up to a megabyte per training, are kept until a full trial has continued from them or the
-    experiment is done.
+    With continue_promoted, files of shorter trials, up to 2.4 megabytes per training, are kept until a full trial has
+    continued from them or the experiment is done.
     """
 
     every: int | None = Field(default=None, ge=1, le=1_000_000, examples=["5"])

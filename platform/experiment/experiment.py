@@ -51,12 +51,13 @@ class Experiment:
         return Subspace(self.problem.space, self.config.fixed)
 
     def finalize_trial(self, run: Run, trial: Trial, seeds: Mapping[int, int]) -> Trial:
-        """Return a suggested trial with its seed and its origin, and a copy of its configuration.
+        """Return a suggested trial with its seed, run and origin, and a copy of its configuration.
 
         seeds: trial id -> seed, of the run's earlier trials. Raises OptimizerError as `WarmStart.annotate`.
         """
         seed = self.trial_seed(run, trial, seeds)
-        return run.warm_start.annotate(replace(trial, configuration=dict(trial.configuration), seed=seed))
+        own = replace(trial, configuration=dict(trial.configuration), seed=seed, run=run.name)
+        return run.warm_start.annotate(own)
 
     def trial_seed(self, run: Run, trial: Trial, seeds: Mapping[int, int]) -> int:
         """Return the seed of a trial's trainings; a promoted trial that continues its parent has the parent's."""

@@ -128,7 +128,7 @@ def _compare(experiment: Experiment, run: Run, line: int, recorded: Trial, seeds
         return replace(mismatch, reason=str(error))
     if trial is None:
         return replace(mismatch, reason="the optimizer had no suggestion")
-    # Where a trial is stopped is the driver's decision.
-    trial = replace(trial, first_seeds=recorded.first_seeds, stop_above=recorded.stop_above)
+    # Where a trial is stopped is the driver's decision; old journals do not name the run in the trial.
+    trial = replace(trial, first_seeds=recorded.first_seeds, stop_above=recorded.stop_above, run=recorded.run)
     changes = diff(asdict(recorded), asdict(trial))
     return replace(mismatch, changes=changes) if changes else None

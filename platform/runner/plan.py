@@ -65,9 +65,9 @@ class Plan:
         config = self.state.config
         seconds, checkpoints = math.inf, None
         if self.work == DriverWork.EXPERIMENT:
-            every, limit = config.checkpoints.every, config.budget.trial_seconds
-            seconds = math.inf if limit is None else limit
-            checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
+            folder, kept = directory.checkpoints.resolve(), config.checkpoints
+            seconds = config.budget.trial_seconds or math.inf
+            checkpoints = Checkpoints(folder, kept.every, kept.continue_promoted) if kept.every else None
         if context.address is not None and config.workers.is_in_driver:
             notify(f"ignored: --address {context.address}: workers.kind = {config.workers.kind}")
         spec = PoolSpec(

@@ -97,3 +97,4 @@ def test_the_driver_has_a_configuration_that_its_optimizer_cannot_change() -> No
     final = experiment.finalize_trial(run, suggested, {})
     assert final.configuration == suggested.configuration
     assert final.configuration is not suggested.configuration
+    assert final.run == run.name

@@ -76,6 +76,8 @@ def test_an_honest_run_of_every_optimizer_is_followed_to_the_last_number(honest:
     counts, mismatches = replay_events(config, events)
     assert mismatches == []
     assert sum(counts.values()) == sum(isinstance(event, Asked) for event in events)
+    old = [replace(e, trial=replace(e.trial, run="")) if isinstance(e, Asked) else e for e in events]
+    assert replay_events(config, old)[1] == [], "the trials of an old journal do not name their run"
 
 
 def test_a_run_that_was_cut_and_resumed_is_followed_too(honest: tuple[Config, Path], tmp_path: Path) -> None:

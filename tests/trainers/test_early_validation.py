@@ -65,7 +65,7 @@ def test_continued_trials_have_the_numbers_of_uninterrupted_ones(
 ) -> None:
     """The epoch at which a shorter trial ended is an early one of the longer; a repeated trial is the same."""
     settings: dict[str, Any] = {"arrangement": arrangement, "schedule_epochs": 4}
-    checkpoints = Checkpoints(tmp_path / "checkpoints", every=3)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", every=3, continue_promoted=True)
     for epochs in (1, 2, 4):
         trial = make_trial(epochs=epochs)
         for _ in range(1 + repeated):
@@ -77,7 +77,7 @@ def test_continued_trials_have_the_numbers_of_uninterrupted_ones(
 
 
 def test_a_checkpoint_belongs_to_its_setting(trainer: MakeTrainer, make_trial: MakeTrial, tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path / "checkpoints", every=1)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", every=1, continue_promoted=True)
     for early in (EARLY, EARLY + 1, None):
         settings = {"schedule_epochs": 4, "arrangement": "plain", "seeds": 1, "early_validation": early}
         trainer(None, checkpoints, **settings).evaluate(make_trial(epochs=2))

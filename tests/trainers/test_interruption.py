@@ -189,6 +189,23 @@ def test_a_checkpoint_is_for_its_training_only(
     assert evaluate(make_trial(**trial), saved[0], **settings) == expected
 
 
+def test_each_run_trains_all_epochs_of_its_own_trial(
+    make_trial: MakeTrial, make_trainer: MakeTrainer, tmp_path: Path, steps: list[int]
+) -> None:
+    """Runs share configuration and seed of an initial design, but the seconds of one are not those of another."""
+    trainer = make_trainer(None, Checkpoints(tmp_path, every=1), seeds=1)
+    first, second = (replace(make_trial(), run=run) for run in ("bohb/repeat-0", "random/repeat-0"))
+    with pytest.raises(PowerCut):
+        trainer.evaluate(first, cut_after(1))
+    evaluations = []
+    for trial, trained in ((second, 2), (first, 1)):
+        steps.clear()
+        evaluations.append(trainer.evaluate(trial))
+        assert len(steps) == 3 * trained, trial.run
+    assert evaluations[0] == evaluations[1]
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_write_that_fails_keeps_the_previous_checkpoint(
     make_trial: MakeTrial,
     evaluate: Callable[..., Evaluation],

@@ -45,7 +45,7 @@ def make_trial(make_trial: MakeTrial) -> MakeTrial:
 
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints", every=3)
+    return Checkpoints(tmp_path / "checkpoints", every=3, continue_promoted=True)
 
 
 def files(checkpoints: Checkpoints) -> list[Path]:
@@ -122,7 +122,7 @@ def test_a_shorter_trial_after_a_longer_one_is_trained_from_scratch(
     trainer: Trainer, make_trial: MakeTrial, tmp_path: Path, rates: list[float], arrangement: str, threads: int
 ) -> None:
     chosen = {"arrangement": arrangement, "threads": threads}
-    checkpoints = Checkpoints(tmp_path / "checkpoints", every=1)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", every=1, continue_promoted=True)
     expected = [trainer(**chosen).evaluate(make_trial(epochs=epochs)) for epochs in (1, FULL)]
     trainer(checkpoints, **chosen).evaluate(make_trial(epochs=3))
     rates.clear()
@@ -161,7 +161,7 @@ def test_a_diverged_training_stays_so(
     real, infinite = Schedule.learning_rate_at, float("inf")
     monkeypatch.setattr(Schedule, "learning_rate_at", lambda s, n, of: infinite if n == last else real(s, n, of))
     monkeypatch.setattr(image_trainer, "build_network", poison(1))
-    chosen, checkpoints = {"arrangement": arrangement, "threads": threads}, Checkpoints(tmp_path / "c", every)
+    chosen, checkpoints = {"arrangement": arrangement, "threads": threads}, Checkpoints(tmp_path / "c", every, True)
     full, short = (trainer(**chosen).evaluate(make_trial(epochs=epochs)) for epochs in (FULL, 2))
     assert full.diverged
     assert [error == 0.9 for error in full.errors] == [last < FULL, True]
@@ -170,6 +170,31 @@ def test_a_diverged_training_stays_so(
     assert short.curve == full.curve[:2]
     assert trainer(checkpoints, **chosen).evaluate(make_trial(epochs=FULL)) == full
     assert files(checkpoints) == []
+
+
+@arrangements
+@pytest.mark.parametrize("early", [None, 6])
+def test_without_promoted_trials_that_continue_nothing_is_kept_nor_validated_for_them(
+    trainer: Trainer,
+    make_trial: MakeTrial,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arrangement: str,
+    threads: int,
+    early: int | None,
+) -> None:
+    kept, validated = Checkpoints(tmp_path / "checkpoints", every=1), []
+    for learner in (Learner, StackedLearner):
+        real = learner.validation_errors
+
+        def spy(*arguments: Any, real: Callable[..., Any] = real) -> Any:
+            validated.append(1)
+            return real(*arguments)
+
+        monkeypatch.setattr(learner, "validation_errors", spy)
+    trainer(kept, arrangement=arrangement, threads=threads, early_validation=early).evaluate(make_trial(epochs=2))
+    assert len(validated) == 2 * (1 if arrangement == "stacked" else 2)
+    assert files(kept) == []
 
 
 def test_a_different_seed_or_schedule_is_a_different_training(

@@ -2,9 +2,9 @@
 
     objective = validation error, averaged over the seeds + weight x FLOPs / FLOPs of the largest cell
 
-Same trial, data and settings: same evaluation (except its seconds), in any order and process, on the same kind of
-device with the same number of threads, which `conditions` records. The fast arrangement gives the same numbers for 1
-thread up to one per seed.
+Same trial, data and settings: same evaluation (except its seconds), in any order and process, with the same number of
+threads on the same model of GPU or on CPUs with the same vector instructions. `conditions` records the model of a GPU,
+but neither instructions nor threads. The fast arrangement gives the same numbers for 1 thread up to one per seed.
 
 FinalTrainer tests a configuration that was found: it is trained again with new seeds, on all its images, and measured
 once on others. The best validation error of a search is biased, as the lowest of many noisy numbers; this one is not.
@@ -60,8 +60,8 @@ class ImageTrainer:
     ) -> None:
         """split: copied to the device once. clock: returns seconds, for `Evaluation.seconds`.
 
-        checkpoints: where unfinished trainings are saved; None: nowhere. With `schedule_epochs`, finished ones of
-        shorter trials are saved, too, for a longer trial of the same configuration and seed.
+        checkpoints: where unfinished trainings are saved; None: nowhere. With `continue_promoted`, finished ones that
+        are shorter than `schedule_epochs` are saved, too, for a longer trial of the same run, configuration and seed.
         Raises TrainerError if the device is not available or does not support the arrangement. Sets torch's threads
         unless the settings say None.
         """
@@ -157,8 +157,8 @@ class ImageTrainer:
             learner, rows = self._restore(task)  # rows: the errors of each epoch
             diverged = learner.diverged()
         # The last epoch is validated as one of a longer trial, for the checkpoint, and then on all images.
-        early, is_saved = self.settings.early_validation, self._checkpoints is not None
-        validates_twice = early is not None and is_saved and self._is_continuable(task.trial)
+        early = self.settings.early_validation
+        validates_twice = early is not None and self._is_continuable(task.trial)
         for epoch in range(task.trial.epochs):
             last = epoch + 1 == task.trial.epochs
             with wrap_device_errors(task, self._device):
@@ -182,7 +182,8 @@ class ImageTrainer:
 
     def _is_continuable(self, trial: Trial) -> bool:
         """Whether a longer trial may continue the trainings of this one."""
-        return trial.epochs < self._schedule_length(trial)
+        kept = self._checkpoints is not None and self._checkpoints.continue_promoted
+        return kept and trial.epochs < self._schedule_length(trial)
 
     def _learner(self, task: Task) -> Learner | StackedLearner:
         draws = [streams(task.trial.seed, number) for number in task.numbers]
@@ -217,10 +218,14 @@ class ImageTrainer:
             self._checkpoints.discard(self._fingerprint(trial), self.settings.seeds)
 
     def _fingerprint(self, trial: Trial) -> str:
-        """Hash of all that affects the numbers of the trial's trainings; not of the epochs if they are continuable."""
+        """Hash of the trial's run and all that affects the numbers of its trainings; not of epochs under a schedule.
+
+        Other runs have the same trainings, but each needs the seconds of its own.
+        """
         length, early, plan = self.settings.schedule_epochs, self.settings.early_validation, self._plan
         facts = {
             "configuration": trial.configuration,
+            **({"run": trial.run} if trial.run else {}),
             **({"epochs": trial.epochs} if length is None else {"schedule_epochs": length}),
             **({} if early is None else {"early_validation": early}),
             "seed": trial.seed,
