@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fmnas.search_spaces.constraints import Constraint, FeasibleRegion
 from fmnas.search_spaces.errors import SpaceError
-from fmnas.search_spaces.variables import Discrete, Floats, Graph, Integer, Nominal, Ordinal, Real, Value, Variable
+from fmnas.search_spaces.variables import Discrete, Floats, Real, Value, Variable, as_tuple, plain
 
 Configuration = dict[str, Value]
 """Name -> value, in the space's order. JSON-serializable."""
@@ -25,9 +25,7 @@ MAX_REJECTIONS = 1_000_000
 """Sampling fails after this many consecutive infeasible draws."""
 LARGEST_BATCH = 16_384
 
-_KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Real, Integer, Ordinal, Nominal, Graph, *get_args(Constraint))
-}
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(Variable), *get_args(Constraint))}
 
 
 class Space:
@@ -44,12 +42,14 @@ class Space:
     """
 
     def __init__(self, variables: Iterable[Variable], constraints: Iterable[Constraint] = ()) -> None:
-        self.variables: tuple[Variable, ...] = tuple(variables)
+        self.variables: tuple[Variable, ...] = as_tuple("variables", variables, "[Real('x', 0.0, 1.0)]")
+        if others := [variable for variable in self.variables if not isinstance(variable, Real | Discrete)]:
+            raise SpaceError(f"variables: {others} are not variables: write a list such as [Real('x', 0.0, 1.0)]")
         if not self.variables:
             raise SpaceError("a space needs at least one variable")
         if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
             raise SpaceError(f"variable names must be distinct; duplicates: {twice}")
-        self.constraints: tuple[Constraint, ...] = tuple(constraints)
+        self.constraints: tuple[Constraint, ...] = as_tuple("constraints", constraints, "[LinearConstraint(...)]")
         self._region = FeasibleRegion(self.columns, self.constraints)
 
     @cached_property
@@ -72,6 +72,9 @@ class Space:
         """The D + P variables in the order of the encoding."""
         return (*self.continuous, *self.discrete)
 
+    def __repr__(self) -> str:
+        return f"Space({list(self.variables)}, {list(self.constraints)})"
+
     def __len__(self) -> int:
         return len(self.variables)
 
@@ -86,9 +89,9 @@ class Space:
         missing = [name for name in self.names if name not in configuration]
         unknown = [name for name in configuration if name not in self.names]
         if missing or unknown:
-            raise SpaceError(
-                f"configuration with missing {missing}, unknown {unknown}: it must have exactly {list(self.names)}"
-            )
+            wrong = {"missing": missing, "unknown": unknown}
+            found = " and ".join(f"{what} {names}" for what, names in wrong.items() if names)
+            raise SpaceError(f"configuration with {found}: it must have exactly {list(self.names)}")
         for variable in self.variables:
             variable.check(configuration[variable.name])
         if violation := self._region.find_violation(configuration):
@@ -96,9 +99,9 @@ class Space:
 
     def coerce(self, configuration: Mapping[str, Any]) -> Configuration:
         """Return the configuration in the space's order with built-in types. Raises SpaceError as `validate`."""
-        plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in configuration.items()}
-        self.validate(plain)
-        return {variable.name: variable.coerce(plain[variable.name]) for variable in self.variables}
+        values = {name: plain(value) for name, value in configuration.items()}
+        self.validate(values)
+        return {variable.name: variable.coerce(values[variable.name]) for variable in self.variables}
 
     def feasible(self, X: Floats, *, strictly: bool = False) -> NDArray[np.bool_]:
         """Return which encoded configurations X [m, D + P] meet all constraints [m].

@@ -19,7 +19,7 @@ Graphs are adjacency matrices:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -55,8 +55,15 @@ class Real:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        if not (math.isfinite(self.low) and math.isfinite(self.high - self.low) and self.low < self.high):
-            raise SpaceError(f"Real {self.name!r}: bounds [{self.low}, {self.high}] must be finite and low < high")
+        for field in ("low", "high", "log"):
+            object.__setattr__(self, field, plain(getattr(self, field)))
+        numbers = {type(self.low), type(self.high)} <= {int, float}
+        if not (numbers and math.isfinite(self.low) and math.isfinite(self.high - self.low) and self.low < self.high):
+            raise SpaceError(
+                f"Real {self.name!r}: bounds [{self.low!r}, {self.high!r}]; they must be finite numbers, low < high"
+            )
+        if not isinstance(self.log, bool):
+            raise SpaceError(f"Real {self.name!r}: log = {self.log!r}; it must be True or False")
         if self.log and self.low <= 0:
             raise SpaceError(f"Real {self.name!r}: low = {self.low} on a log scale; it must be above 0")
 
@@ -151,6 +158,8 @@ class Integer(Discrete):
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        for field in ("low", "high"):
+            object.__setattr__(self, field, plain(getattr(self, field)))
         if not type(self.low) is type(self.high) is int or not self.low < self.high:
             raise SpaceError(
                 f"Integer {self.name!r}: bounds [{self.low!r}, {self.high!r}]; they must be integers, low below high"
@@ -175,9 +184,7 @@ class _ListedValues(Discrete):
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        if isinstance(self.values, str):
-            raise SpaceError(f"{self.name}: values = {self.values!r}: it must be a list of values")
-        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "values", as_tuple(f"{self.name}: values", self.values, "[1, 2]"))
         _check_vertices(self.name, self.vertices)
 
     @property
@@ -207,8 +214,9 @@ class Graph(Discrete):
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        object.__setattr__(self, "vertices", tuple(self.vertices))
-        object.__setattr__(self, "edges", tuple(tuple(edge) for edge in self.edges))
+        object.__setattr__(self, "vertices", as_tuple(f"{self.name}: vertices", self.vertices, "['a', 'b']"))
+        edges = as_tuple(f"{self.name}: edges", self.edges, "[('a', 'b')]")
+        object.__setattr__(self, "edges", tuple(as_tuple(f"{self.name}: edge", edge, "('a', 'b')") for edge in edges))
         _check_vertices(self.name, self.vertices)
         for edge in self.edges:
             if len({*map(self.index, edge)}) != 2 or len(edge) != 2:
@@ -233,6 +241,18 @@ def _key(value: Any) -> tuple[type, Value]:
     if isinstance(value, bool | str):
         return type(value), value
     return float, float(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a scalar of numpy as Python's, and any other value as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def as_tuple(what: str, values: Any, example: str) -> tuple[Any, ...]:
+    """Return a list's values, those of numpy as Python's. Raises SpaceError with the example for anything else."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise SpaceError(f"{what} = {values!r}: it must be a list such as {example}")
+    return tuple(map(plain, values))
 
 
 def _check_name(name: str) -> None:

@@ -38,7 +38,7 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_325,
+    "search_spaces": 1_348,
     "optimizers": 3_730,
     "trainers": 5_565,
     "baselines": 5_063,

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.search_spaces import Configuration, Graph, Nominal, Ordinal, Real, Space, SpaceError
+from fmnas.search_spaces import Configuration, Graph, LinearConstraint, Nominal, Ordinal, Real, Space, SpaceError
 
 SMALL = Space(
     [
@@ -117,6 +118,45 @@ def test_bad_configuration_is_explained(change: dict[str, Any], parts: list[str]
         with pytest.raises(SpaceError) as caught:
             reject(bad)
         assert [part for part in parts if part not in str(caught.value)] == []
+
+
+def test_only_what_is_wrong_with_the_names_is_said() -> None:
+    for change, said, unsaid in (({"depth": 3}, "depth", "missing"), ({}, "missing ['op']", "unknown")):
+        bad = {name: value for name, value in {**POINT, **change}.items() if change or name != "op"}
+        with pytest.raises(SpaceError, match=re.escape(said)) as caught:
+            SMALL.validate(bad)
+        assert unsaid not in str(caught.value)
+    with pytest.raises(SpaceError, match=r"missing \['x'\] and unknown \['y'\]"):
+        Space([X]).validate({"y": 1.0})
+
+
+X = Real("x", 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ((5,), ["5", "Real("]),
+        ((None,), ["None", "Real("]),
+        ((X,), ["Real(name='x'", "list"]),
+        (("x",), ["'x'", "list"]),
+        ((["a", X],), ["['a']", "Real("]),
+        (({"x": (0, 1)},), ["['x']", "Real("]),
+        (([("x", 0, 1)],), ["('x', 0, 1)", "Real("]),
+        (([X], LinearConstraint({"x": 1.0}, 0.5)), ["LinearConstraint", "list"]),
+        (([X], None), ["constraints = None", "list"]),
+    ],
+)
+def test_what_is_no_list_of_variables_or_constraints_is_explained(arguments: tuple[Any, ...], parts: list[str]) -> None:
+    with pytest.raises(SpaceError) as caught:
+        Space(*arguments)
+    assert [part for part in parts if part not in str(caught.value)] == []
+
+
+def test_a_space_shows_its_variables_and_constraints() -> None:
+    space = Space([X, Nominal("op", ["a", "b"])], [LinearConstraint({"x": 1.0}, 0.5)])
+    names = {"Space": Space, "Real": Real, "Nominal": Nominal, "LinearConstraint": LinearConstraint}
+    assert eval(repr(space), names) == space
 
 
 @pytest.mark.parametrize(

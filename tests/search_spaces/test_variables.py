@@ -1,5 +1,6 @@
 """Each kind of variable: its scale or its graph, and what it refuses."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,18 @@ BAD_DEFINITIONS: list[Any] = [
     (lambda: Graph("in2", ("a", "b"), (("a", "b", "b"),)), ["in2", "('a', 'b', 'b')"]),
     (lambda: Real("rate", -1.5e308, 1.5e308), ["rate"]),
     (lambda: Nominal("op", "abc"), ["op", "'abc'"]),
+    (lambda: Nominal("op", 5), ["op", "values = 5", "list"]),
+    (lambda: Ordinal("size", None), ["size", "values = None", "list"]),
+    (lambda: Graph("in2", None), ["in2", "vertices = None", "list"]),
+    (lambda: Graph("in2", ("a", "b"), 3), ["in2", "edges = 3", "('a', 'b')"]),
+    (lambda: Graph("in2", ("a", "b"), (3,)), ["in2", "edge = 3", "('a', 'b')"]),
+    (lambda: Real("rate", "1e-3", 1), ["'rate'", "'1e-3'", "numbers"]),
+    (lambda: Real("rate", None, 1), ["'rate'", "None", "numbers"]),
+    (lambda: Real("rate", False, True), ["'rate'", "False", "numbers"]),
+    (lambda: Real("rate", 0, [1]), ["'rate'", "[1]", "numbers"]),
+    (lambda: Real("rate", 1, 2, log="yes"), ["'rate'", "log = 'yes'", "True or False"]),
+    (lambda: Integer("depth", "0", 3), ["'depth'", "'0'", "integers"]),
+    (lambda: Integer("depth", np.float64(0), 3), ["'depth'", "0.0", "integers"]),
     (lambda: Integer("k", 0, 10**9), ["k", "1000000001", "1000000"]),
 ]
 
@@ -93,6 +106,26 @@ def test_bad_definition_is_explained(build: Callable[[], Any], parts: list[str])
     assert isinstance(caught.value, FmnasError)
     assert isinstance(caught.value, ValueError)
     assert [part for part in parts if part not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("build", "plain"),
+    [
+        (lambda: Real("x", np.float32(0.1), np.float64(1.0)), Real("x", float(np.float32(0.1)), 1.0)),
+        (lambda: Real("x", np.int64(1), 2, log=np.True_), Real("x", 1, 2, log=True)),
+        (lambda: Integer("x", np.int64(0), np.int32(3)), Integer("x", 0, 3)),
+        (lambda: Ordinal("x", np.arange(3)), Ordinal("x", [0, 1, 2])),
+        (lambda: Graph("x", np.array(["a", "b"]), np.array([["a", "b"]])), Graph("x", ("a", "b"), (("a", "b"),))),
+    ],
+)
+def test_numbers_of_numpy_are_pythons(build: Callable[[], Any], plain: Any) -> None:
+    space = Space([build()])
+    assert space == Space([plain])
+    assert json.dumps(space.to_dict()) == json.dumps(Space([plain]).to_dict())
+    for seed in range(10):
+        space.validate(space.sample(np.random.default_rng(seed)))
+    for end in (space.decode([0.0]), space.decode([1.0])):
+        assert space.encode(json.loads(json.dumps(end))) == space.encode(end)
 
 
 RATE, OP, DEPTH = Real("rate", 0.0, 2.0), Nominal("op", ["conv", "pool"]), Integer("depth", 1, 3)
