@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,9 +101,12 @@ def _exits(configuration: dict[str, Any]) -> float:
 @pytest.mark.parametrize(
     ("function", "text"), [(_raises, "ValueError: no such kernel"), (_exits, "SystemExit: enough")]
 )
-def test_an_exception_is_reported_with_its_line(function: Callable[..., float], text: str) -> None:
+@pytest.mark.parametrize("wrap", [lambda function: function, partial])
+def test_an_exception_is_reported_with_its_line(
+    function: Callable[..., float], text: str, wrap: Callable[[Any], Any]
+) -> None:
     with pytest.raises(TrainingFailedError, match=text) as caught:
-        trainer(function).evaluate(TRIAL)
+        trainer(wrap(function)).evaluate(TRIAL)
     line = function.__code__.co_firstlineno + 1
     assert str(caught.value).endswith(f"(test_objective.py, line {line})")
     assert len(str(caught.value)) < 500
@@ -158,6 +162,9 @@ def test_a_space_with_constraints_is_used() -> None:
         (lambda: objective(VARIABLES, penalty=math.nan), "penalty = nan"),
         (lambda: objective(VARIABLES, minimum="low"), "minimum = 'low'"),  # type: ignore[arg-type]
         (lambda: objective(VARIABLES, penalty=0.0, log_objective=True), "penalty = 0.0"),
+        (lambda: objective(VARIABLES, minimum=-1.0, log_objective=True), "minimum = -1.0"),
+        (lambda: objective({"x": (0, 1)}), "Real("),  # type: ignore[dict-item]
+        (lambda: objective(5), "Real("),  # type: ignore[arg-type]
         (lambda: objective(VARIABLES, epochs=0), "epochs = 0"),
         (lambda: objective(VARIABLES, objectives={"a": 1.0, "b": 2.0}, weights=3), "weights = 3"),  # type: ignore[arg-type]
         (lambda: objective(VARIABLES, objectives=["a", "b"]), "objectives = ['a', 'b']"),  # type: ignore[arg-type]
@@ -171,6 +178,21 @@ def test_invalid_settings_are_refused(make: Callable[[], Any], key: str) -> None
     with pytest.raises((TrainerError, SpaceError)) as caught:
         make()
     assert key in str(caught.value)
+
+
+def test_a_function_is_described_by_its_docstring() -> None:
+    def described(configuration: dict[str, Any], scale: float) -> float:
+        """Twice
+        x.
+
+        More.
+        """
+        return scale * float(configuration["x"])
+
+    described_partial = objective(VARIABLES)(partial(described, scale=2.0))
+    assert described_partial.description == "Twice x."
+    assert described_partial.trainer.evaluate(TRIAL).objective == 0.5
+    assert objective(VARIABLES)(_raises).description == ""
 
 
 def test_parameters_with_defaults_are_not_set() -> None:

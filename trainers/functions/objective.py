@@ -17,6 +17,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from numbers import Real as RealNumber
 from time import perf_counter
 from traceback import extract_tb
@@ -72,17 +73,12 @@ def objective(
     hypervolume. weights: of the sum of the two that optimizers of one objective minimise.
     Raises TrainerError for invalid settings or parameters, SpaceError for invalid variables.
     """
-    try:
-        space = variables if isinstance(variables, Space) else Space(variables)
-    except (TypeError, AttributeError):
-        raise TrainerError(
-            f"@objective({variables!r}): it needs a list of variables: write @objective([Real(...), Nominal(...)])"
-        ) from None
+    space = variables if isinstance(variables, Space) else Space(variables)
     for name, value in (("penalty", penalty), ("minimum", minimum)):
         if value is not None:
             finite_number(value, f"{name} =")
-    if log_objective and penalty is not None and penalty <= 0:
-        raise TrainerError(f"penalty = {penalty}: with log_objective it must be above 0")
+            if log_objective and value <= 0:
+                raise TrainerError(f"{name} = {value}: with log_objective it must be above 0")
     if type(epochs) is not int or epochs < 1:
         raise TrainerError(f"epochs = {epochs!r}: it must be an integer of at least 1")
 
@@ -99,7 +95,7 @@ def objective(
             log_objective=log_objective,
             minimum=minimum,
             function=function,
-            description=" ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split()),
+            description=" ".join((inspect.getdoc(_inner(function)) or "").partition("\n\n")[0].split()),
             dataset=dataset,
             objective=weighted_sum(objectives, weights) if objectives else Problem.objective,
             objectives=dict(objectives or {}),
@@ -248,12 +244,17 @@ def _accepted_parameters(function: Function) -> list[str]:
     return names
 
 
+def _inner(function: Function) -> Function:
+    """The function that a partial completes; any other itself."""
+    return function.func if isinstance(function, partial) else function
+
+
 def _failure_message(error: BaseException, function: Function) -> str:
     """The exception, shortened, and the line of the function's file that raised it."""
     text = str(error).strip()
     if len(text) > FIRST_CHARS + LAST_CHARS:
         text = f"{text[:FIRST_CHARS]} ... {text[-LAST_CHARS:]}"
     message = ": ".join(part for part in (type(error).__name__, text) if part)
-    file = getattr(getattr(function, "__code__", None), "co_filename", "")
+    file = getattr(getattr(_inner(function), "__code__", None), "co_filename", "")
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == file]
     return f"{message} ({file.rpartition('/')[2]}, line {lines[-1]})" if lines else message
