@@ -204,6 +204,22 @@ def test_gradients_of_a_convolution_are_torchs(size: int, groups: int, monkeypat
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("groups", [1, 4])
+def test_gradients_of_a_1x1_convolution_neither_pad_nor_reverse(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, weight = torch.randn(5, 8, 9, 7, requires_grad=True), torch.randn(4, 8 // groups, 1, 1, requires_grad=True)
+    output = functional.conv2d(images, weight, groups=groups)
+    gradient = torch.randn_like(output)
+    expected = torch.autograd.grad(output, (images, weight), gradient)
+    with monkeypatch.context() as patch:
+        patch.setattr(functional, "pad", None)
+        patch.setattr(torch.Tensor, "flip", None)
+        ours = (
+            stacked_convolution.image_gradient(gradient, weight, groups),
+            stacked_convolution.weight_gradient(gradient, images, weight.shape, groups),
+        )
+    torch.testing.assert_close(ours, expected)
+
+
 def test_own_gradients_are_for_gpus() -> None:
     assert stacked_convolution.has_own_gradients(torch.device("cuda"))
     assert not stacked_convolution.has_own_gradients(CPU)

@@ -63,14 +63,16 @@ class _Convolution(torch.autograd.Function):
 def image_gradient(gradient: Tensor, weight: Tensor, groups: int) -> Tensor:
     """The gradient of the images [B, G x I, H, W], from that of the output."""
     outputs, inputs, size, _ = weight.shape
-    reverse = weight.view(groups, outputs // groups, inputs, size, size).transpose(1, 2).flip(3, 4)
+    transposed = weight.view(groups, outputs // groups, inputs, size, size).transpose(1, 2)
+    reverse = transposed.flip(3, 4) if size > 1 else transposed
     return functional.conv2d(gradient, reverse.flatten(0, 1), padding=size // 2, groups=groups)
 
 
 def weight_gradient(gradient: Tensor, images: Tensor, shape: torch.Size, groups: int) -> Tensor:
     """The gradient of the weight, which has this shape, from that of the output."""
     (outputs, inputs, size, _), (count, _, height, width) = shape, images.shape
-    grouped = functional.pad(images, (size // 2,) * 4).unflatten(1, (groups, inputs))
+    padded = functional.pad(images, (size // 2,) * 4) if size > 1 else images  # by nothing, it would copy, too
+    grouped = padded.unflatten(1, (groups, inputs))
     windows = grouped.unfold(3, height, 1).unfold(4, width, 1)  # [B, G, I, k, k, H, W], a view
     columns = windows.reshape(count * groups, inputs * size**2, height * width)
     products = torch.bmm(gradient.view(count * groups, outputs // groups, height * width), columns.transpose(1, 2))
