@@ -6,7 +6,7 @@ same on every processor.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Paths:
     widest: int = 0
 
 
-@cache
+@lru_cache(maxsize=1024)
 def describe_cell(cell: Cell) -> Mapping[str, float]:
     """Return numbers that are equal for cells with the same network."""
     network = canonical_form(cell)
