@@ -91,7 +91,7 @@ def digits_table(scaled: bool = False) -> Split:
     return Split(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 
 
-def fashion_mnist_table(train: int = 49_000, validation: int = 21_000, root: str | Path | None = None) -> Split:
+def fashion_mnist_table(train: int, validation: int, root: str | Path | None = None) -> Split:
     """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % to train on, others held out.
 
     This is the protocol of the XGBFashionMNIST benchmark. Its images are the training images, then the test images.
