@@ -26,7 +26,7 @@ from fmnas.trainers.contract import (
     no_report,
 )
 from fmnas.trainers.problem import Problem
-from fmnas.trainers.recorded_table import DataErrors, RecordedTable, read_header, read_table
+from fmnas.trainers.recorded_table import RecordedTable, data_errors, read_header, read_table
 
 
 def recorded_problem(path: Path) -> Problem:
@@ -35,7 +35,7 @@ def recorded_problem(path: Path) -> Problem:
     Raises DataError if the file cannot be read.
     """
     header = read_header(path)
-    with DataErrors(path):
+    with data_errors(path):
         return problem_of_facts(
             header.problem,
             space=header.space,
@@ -116,7 +116,7 @@ def race(evaluation: Evaluation, trial: Trial) -> Evaluation:
 
 def identify(configuration: Mapping[str, Any]) -> Hashable:
     """Return what is equal for two configurations if and only if they describe the same network and training."""
-    rest = {name: value for name, value in configuration.items() if name not in CELL_NAMES}
-    if len(configuration) - len(rest) < len(CELL_NAMES):
-        return frozenset(configuration.items())
-    return canonical_form(Cell.from_configuration(configuration)), frozenset(rest.items())
+    cell = CELL_NAMES if all(name in configuration for name in CELL_NAMES) else ()
+    # True == 1, but a variable may have both values.
+    rest = frozenset((name, type(v) is bool, v) for name, v in configuration.items() if name not in cell)
+    return (canonical_form(Cell.from_configuration(configuration)), rest) if cell else rest

@@ -24,7 +24,8 @@ a result for each; the seeds tell them apart.
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -170,13 +171,13 @@ def write_table(path: Path, header: TableHeader, results: Sequence[RecordedResul
 
 def read_header(path: Path) -> TableHeader:
     """Return what the results of a file have in common. Raises DataError if it cannot be read."""
-    with DataErrors(path), _load(path.read_bytes()) as file:
+    with data_errors(path), _load(path.read_bytes()) as file:
         return _parse_header(file)[0]
 
 
 def read_table(path: Path) -> RecordedTable:
     """Return the results of a file. Raises DataError if it cannot be read."""
-    with DataErrors(path):
+    with data_errors(path):
         content = path.read_bytes()
         with _load(content) as file:
             header, conditions = _parse_header(file)
@@ -194,20 +195,16 @@ def _load(content: bytes) -> Any:
     return np.load(io.BytesIO(content), allow_pickle=False)
 
 
-class DataErrors:
+@contextmanager
+def data_errors(path: Path) -> Iterator[None]:
     """Within the context, what is wrong with a file is a DataError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (*DAMAGED, LookupError, TypeError, FmnasError)):
-            detail = getattr(error, "strerror", None) or " ".join(f"{error}".split()) or type(error).__name__
-            raise DataError(
-                f"{self._path} cannot be read as recorded results ({detail}): give a file that `fmnas record` wrote"
-            ) from None
+    try:
+        yield
+    except (*DAMAGED, LookupError, TypeError, AttributeError, FmnasError) as error:
+        detail = getattr(error, "strerror", None) or " ".join(f"{error}".split()) or type(error).__name__
+        raise DataError(
+            f"{path} cannot be read as recorded results ({detail}): give a file that `fmnas record` wrote"
+        ) from None
 
 
 def _parse_header(file: Arrays) -> tuple[TableHeader, list[Conditions]]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +131,14 @@ def test_another_encoding_of_the_same_network_is_the_same() -> None:
             assert (identify(cell) == identify(other)) == (form == other_form)
     assert identify({**cells[0], "rate": 0.1}) != identify({**cells[0], "rate": 0.2})
     part = {name: value for name, value in cells[0].items() if name != CELL_NAMES[0]}
-    assert identify(part) == frozenset(part.items()), "without all variables of a cell there is no network"
+    assert isinstance(identify(part), frozenset), "without all variables of a cell there is no network"
+    assert identify(part) != identify({**part, "output": cells[0]["output"] % 3 + 1})
+
+
+@pytest.mark.parametrize("cell", [{}, Space(cell_variables()).sample(np.random.default_rng(0))])
+def test_a_boolean_is_not_its_number(cell: dict[str, Any]) -> None:
+    first, whole, boolean = (identify({**cell, "n": value}) for value in (1, 1.0, True))
+    assert first == whole != boolean
 
 
 def test_a_file_that_is_something_else_is_refused(path: Path, tmp_path: Path) -> None:
@@ -148,6 +156,8 @@ def test_a_file_that_is_something_else_is_refused(path: Path, tmp_path: Path) ->
     for changes in (
         {"header": np.array(json.dumps({**facts, "format": 99}))},
         {"header": np.array(json.dumps({"format": 1}))},
+        {"header": np.array(json.dumps({**facts, "space": ["x"]}))},
+        {"header": np.array(json.dumps([]))},
         {"objective": arrays["objective"][:-1]},
         {"objective": np.array([None] * 5)},
     ):
