@@ -96,7 +96,7 @@ class PlaceholderOptimizer(Optimizer):
 
 
 def derived_seed(*parts: int) -> int:
-    """Return a seed below 2**32 that depends on all parts."""
+    """Return a seed below 2**32 that depends on all parts but zeros at the end: (1, 2, 0) has that of (1, 2)."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 

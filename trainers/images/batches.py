@@ -33,7 +33,10 @@ class Streams:
 
 
 def streams(trial_seed: int, number: int) -> Streams:
-    """Independent generators for training `number` (from 0) of a trial with this seed (0 or more)."""
+    """Generators for training `number` (from 0) of a trial with this seed (0 or more); independent below 2**32.
+
+    A larger seed is several numbers, and `number` is the next one: (5 + 3 * 2**32, 0) has the generators of (5, 3).
+    """
     children = np.random.SeedSequence([trial_seed, number]).spawn(3)
     seeds = [int(child.generate_state(1)[0]) for child in children]
     return Streams(*(torch.Generator().manual_seed(seed) for seed in seeds))

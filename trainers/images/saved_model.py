@@ -4,9 +4,10 @@
     model.json            the cell and everything else about the trainings
     seed-1.safetensors    the weights and BatchNorm statistics of the first training; one file for each
 
-model.py is a copy of the module that trains. A training that diverged is saved as it ended. The names of FashionMNIST's
-classes are those of its authors (Xiao, Rasul, Vollgraf 2017). Unlike torch's own format, safetensors holds numbers
-alone: nothing in it can run when it is loaded.
+model.py is a copy of the module that trains. A training that diverged is saved as it ended; the stacked arrangement,
+which GPUs use, has set its parameters to zero. The names of FashionMNIST's classes are those of its authors (Xiao,
+Rasul, Vollgraf 2017). Unlike torch's own format, safetensors holds numbers alone: nothing in it can run when it is
+loaded.
 """
 
 import json
