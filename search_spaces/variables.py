@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from fmnas.search_spaces.errors import SpaceError
 
 MOST_VALUES = 1_000_000
-"""Of an Integer, whose values are held in memory."""
+"""The most values of an Integer: they are held in memory."""
 
 Floats = NDArray[np.float64]
 

@@ -45,11 +45,11 @@ from fmnas.trainers.problem import Problem
 Function = Callable[..., Any]
 OPTIONAL_PARAMETERS = ("epochs", "seed", "report")
 EQUAL_WEIGHTS = (1.0, 1.0)
-"""Of two objectives."""
+"""The default weights of two objectives."""
 MAX_VALUE_CHARS = 100
-"""Of a value in a message."""
+"""The characters that a message shows of a value."""
 FIRST_CHARS, LAST_CHARS = 100, 250
-"""Of an exception's text in a message: packages that summarise many errors put the cause last."""
+"""The characters that a message shows of a long exception: packages that summarise many errors put the cause last."""
 
 
 def objective(

@@ -39,7 +39,7 @@ Place = tuple[float, float]
 
 STARTS: tuple[Place, ...] = ((0.0, 2.0), (0.0, -2.0))
 GOALS: tuple[Place, ...] = ((4.0, 3.5), (-4.0, 3.5))
-"""Of the square, of the disc."""
+"""Where the square and the disc should end."""
 NOISE = 0.01
 """The standard deviation of each component of a velocity."""
 
@@ -48,7 +48,7 @@ STEP, ITERATIONS = 0.01, 10
 STEPS_AFTER = 100
 """Steps after both robots stopped driving."""
 GAIN = 30.0
-"""Of the force on a hand: mass x (wanted - actual velocity) x GAIN; the same for the torque."""
+"""The force on a hand is mass x (wanted - actual velocity) x GAIN; the torque likewise."""
 
 SPACE = mixed_space(4, (11,) * 4 + (21,) * 4 + (29,) * 2, ordered=True)
 

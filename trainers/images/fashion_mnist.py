@@ -27,7 +27,7 @@ from fmnas.trainers.split import ImageSet
 logger = logging.getLogger(__name__)
 
 DIGEST = "39d44e897100230761cea20c35aeaacec7c4ec42e7719f66b4f73b1505c8f92e"
-"""Of the four arrays, see `image_files.py`."""
+"""The SHA-256 of the four arrays, see `image_files.py`."""
 PACKAGE = "dataset-fashion-mnist"
 PACKAGE_FOLDER = Path("usr/share/datasets/fashion-mnist")
 SYSTEM_FOLDER = Path("/") / PACKAGE_FOLDER

@@ -69,7 +69,7 @@ PTHFLOPS: dict[Any, Callable[..., int]] = {
     _aten.max_pool2d_with_indices: lambda x, kernel, *_, out_shape: prod(out_shape[0]) * (prod(kernel) - 1),
     _aten.add: lambda x, *_, **__: prod(x),
 }
-"""As in pthflops 0.4.2: the FLOPs of an operation from the shapes of its arguments and results.
+"""The FLOPs of an operation from the shapes of its arguments and results, as in pthflops 0.4.2.
 
 That is its JIT path. Its FX path also counts what reaches no output.
 """

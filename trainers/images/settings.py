@@ -8,7 +8,7 @@ from fmnas.trainers.contract import TrainerError
 from fmnas.trainers.problem import Arrangement, FlopsConvention
 
 FLOPS_WEIGHT = 0.02
-"""As in the paper (Sec. 5.3)."""
+"""The weight of FLOPs in the paper (Sec. 5.3)."""
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of a training: mean and standard deviation over seeds of the logarithm of its error; share of seeds that guess.
+    """What is predicted of a training.
 
-    seconds: of all seeds and epochs. extrapolated: whether the training is far from all recorded ones.
+    log_error, deviation: mean and standard deviation over seeds of the logarithm of its error. guessing: share of seeds
+    that guess. seconds: of all seeds and epochs. extrapolated: whether the training is far from all recorded ones.
     """
 
     log_error: float

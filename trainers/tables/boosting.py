@@ -54,7 +54,7 @@ FASHION_MNIST_SPACE = Space(
         *XGBOOST_CHOICES,
     ]
 )
-"""As in the BO-FM paper."""
+"""The variables of the BO-FM paper."""
 
 DIGITS_SPACE = Space(
     [
@@ -66,7 +66,7 @@ DIGITS_SPACE = Space(
         Real("reg_lambda", 0.0, 5.0),
     ]
 )
-"""As in MCBO: only the learning rate has a logarithmic scale."""
+"""The variables of MCBO: only the learning rate has a logarithmic scale."""
 
 
 class BoostingTrainer:

@@ -57,4 +57,4 @@ DT_WINE = table_problem(
     penalty=1.0,
     objective="The objective is the share of rows classified wrongly, averaged over 5 splits of the table.",
 )
-"""On scikit-learn's wine table."""
+"""The problem on scikit-learn's wine table."""

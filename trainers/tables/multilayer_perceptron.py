@@ -74,4 +74,4 @@ MLP_DIGITS = table_problem(
     penalty=1.0,
     objective="The objective is the error on 540 digits of a network trained on 1,257 others.",
 )
-"""On scikit-learn's digits."""
+"""The problem on scikit-learn's digits."""

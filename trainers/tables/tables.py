@@ -22,7 +22,7 @@ from fmnas.trainers.problem import Data, Problem
 from fmnas.trainers.split import Bytes, Split, permutation
 
 TRAINING_SHARE = 0.7
-"""As in the published protocols."""
+"""The share of rows to train on, as in the published protocols."""
 
 
 @dataclass(frozen=True, eq=False)
