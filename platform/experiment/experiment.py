@@ -55,9 +55,8 @@ class Experiment:
 
         seeds: trial id -> seed, of the run's earlier trials. Raises OptimizerError as `WarmStart.annotate`.
         """
-        seed = self.trial_seed(run, trial, seeds)
-        own = replace(trial, configuration=dict(trial.configuration), seed=seed, run=run.name)
-        return run.warm_start.annotate(own)
+        own = replace(trial, configuration=dict(trial.configuration), run=run.name)
+        return run.warm_start.annotate(replace(own, seed=self.trial_seed(run, trial, seeds)))
 
     def trial_seed(self, run: Run, trial: Trial, seeds: Mapping[int, int]) -> int:
         """Return the seed of a trial's trainings; a promoted trial that continues its parent has the parent's."""
