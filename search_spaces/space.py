@@ -43,8 +43,8 @@ class Space:
 
     def __init__(self, variables: Iterable[Variable], constraints: Iterable[Constraint] = ()) -> None:
         self.variables: tuple[Variable, ...] = as_tuple("variables", variables, "[Real('x', 0.0, 1.0)]")
-        if others := [variable for variable in self.variables if not isinstance(variable, Real | Discrete)]:
-            raise SpaceError(f"variables: {others} are not variables: write a list such as [Real('x', 0.0, 1.0)]")
+        if invalid := [variable for variable in self.variables if not isinstance(variable, Real | Discrete)]:
+            raise SpaceError(f"variables: {invalid} are not variables: write a list such as [Real('x', 0.0, 1.0)]")
         if not self.variables:
             raise SpaceError("a space needs at least one variable")
         if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
@@ -90,8 +90,8 @@ class Space:
         unknown = [name for name in configuration if name not in self.names]
         if missing or unknown:
             wrong = {"missing": missing, "unknown": unknown}
-            found = " and ".join(f"{what} {names}" for what, names in wrong.items() if names)
-            raise SpaceError(f"configuration with {found}: it must have exactly {list(self.names)}")
+            difference = " and ".join(f"{what} {names}" for what, names in wrong.items() if names)
+            raise SpaceError(f"configuration with {difference}: it must have exactly {list(self.names)}")
         for variable in self.variables:
             variable.check(configuration[variable.name])
         if violation := self._region.find_violation(configuration):

@@ -244,7 +244,7 @@ def _key(value: Any) -> tuple[type, Value]:
 
 
 def plain(value: Any) -> Any:
-    """Return a scalar of numpy as Python's, and any other value as it is."""
+    """Return a scalar of numpy as Python's, and any other value unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 

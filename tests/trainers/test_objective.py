@@ -181,7 +181,7 @@ def test_invalid_settings_are_refused(make: Callable[[], Any], key: str) -> None
 
 
 def test_a_function_is_described_by_its_docstring() -> None:
-    def described(configuration: dict[str, Any], scale: float) -> float:
+    def multiply(configuration: dict[str, Any], scale: float) -> float:
         """Twice
         x.
 
@@ -189,9 +189,9 @@ def test_a_function_is_described_by_its_docstring() -> None:
         """
         return scale * float(configuration["x"])
 
-    described_partial = objective(VARIABLES)(partial(described, scale=2.0))
-    assert described_partial.description == "Twice x."
-    assert described_partial.trainer.evaluate(TRIAL).objective == 0.5
+    doubled = objective(VARIABLES)(partial(multiply, scale=2.0))
+    assert doubled.description == "Twice x."
+    assert doubled.trainer.evaluate(TRIAL).objective == 0.5
     assert objective(VARIABLES)(_raises).description == ""
 
 

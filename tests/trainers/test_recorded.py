@@ -131,7 +131,7 @@ def test_another_encoding_of_the_same_network_is_the_same() -> None:
             assert (identify(cell) == identify(other)) == (form == other_form)
     assert identify({**cells[0], "rate": 0.1}) != identify({**cells[0], "rate": 0.2})
     part = {name: value for name, value in cells[0].items() if name != CELL_NAMES[0]}
-    assert isinstance(identify(part), frozenset), "without all variables of a cell there is no network"
+    assert isinstance(identify(part), frozenset), "without all variables of a cell no network is described"
     assert identify(part) != identify({**part, "output": cells[0]["output"] % 3 + 1})
 
 

@@ -220,7 +220,7 @@ class ImageTrainer:
     def _fingerprint(self, trial: Trial) -> str:
         """Hash of the trial's run and all that affects the numbers of its trainings; not of epochs under a schedule.
 
-        Other runs have the same trainings, but each needs the seconds of its own.
+        Runs share trainings, such as those of an initial design, but each is charged the seconds of all its epochs.
         """
         length, early, plan = self.settings.schedule_epochs, self.settings.early_validation, self._plan
         facts = {
