@@ -62,7 +62,7 @@ class MinimizeResult:
         return f"<objective {self.objective:.6g} at {dict(self.best)}, {len(self.trials)} trials{early}>"
 
 
-def minimize(
+def minimize(  # noqa: PLR0913  # one per choice that a search has
     function: Function | Problem,
     space: Space | Iterable[Variable] | None = None,
     evaluations: int = 50,
@@ -71,6 +71,7 @@ def minimize(
     out: str | Path | None = None,
     progress: bool = False,
     failures: int = 5,
+    initial_design: int | None = None,
     **options: Any,
 ) -> MinimizeResult:
     """Minimise function(configuration), a number, over a space, in this process.
@@ -84,6 +85,7 @@ def minimize(
     an earlier call and the same arguments resumes it, or returns its results; more evaluations extend it. A warning is
     issued if the function has changed since.
     progress: whether trials are shown. failures: how many failed trials in a row end the search.
+    initial_design: number of random points to begin with; None: a third of the evaluations, from 1 to 10.
 
     An exception of the function is a failed trial. After too many of them in a row, or at Ctrl-C, the search ends early
     with a warning and the results so far. Raises FmnasError for invalid input; ExperimentFailed or KeyboardInterrupt if
@@ -99,22 +101,22 @@ def minimize(
     called = (function.function or function) if isinstance(function, Problem) else function
     title = str(getattr(called, "__name__", type(called).__name__)).strip("<>")
     reference = f"{IN_MEMORY}:{title}"
+    plain = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
     with place as folder, replace_references({reference: task}):
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{title}")[:100],
             "problem": reference,
-            "optimizers": [
-                {"name": optimizer, **{k: str(v) if isinstance(v, Path) else v for k, v in options.items()}}
-            ],
+            "optimizers": [{"name": optimizer, **plain}],
             "seed": seed,
+            "initial_design": initial_design,
             "budget": {"evaluations": evaluations},
             "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},
             "tracking": {"enabled": False},
         }
         try:
             config = check_config(settings, "fmnas.api.minimize", CALL_HINT)
-            results, reason = _search(config, task, Path(folder), progress)
+            results, reason = _search(config, task, Path(folder), progress, initial_design)
         except ConfigError as error:
             raise ConfigError(_name_arguments(str(error))) from None
     best = results.best()
@@ -139,10 +141,12 @@ def _name_arguments(message: str) -> str:
     return "\n".join(dict.fromkeys(named.splitlines()))  # two keys may follow from one argument
 
 
-def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tuple[RunResults, str]:
+def _search(
+    config: "Config", task: Problem, root: Path, progress: bool, initial_design: int | None
+) -> tuple[RunResults, str]:
     """Run the experiment, or resume it. Returns its results, and why it ended early, else "".
 
-    No page is written: that would take longer than most searches.
+    No page is written: that would take longer than most searches. initial_design: as passed to `minimize`.
     """
     from fmnas.platform.display.console import make_console
     from fmnas.platform.display.log import QUIET, resolve_mode
@@ -156,7 +160,7 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
     if directory.journal.is_file():
         directory = run_directory(root, write=True)
         _check_same_function(config, task, directory)
-        change = partial(_continue_with, config, root)
+        change = partial(_continue_with, config, root, initial_design)
     else:
         directory = new_run_directory(root)
     console = make_console()
@@ -185,15 +189,15 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
     return results, reason
 
 
-def _continue_with(config: "Config", root: Path, before: "Config") -> "Config":
+def _continue_with(config: "Config", root: Path, initial_design: int | None, before: "Config") -> "Config":
     """Return the configuration of this call in the directory of an earlier one, whose configuration is `before`.
 
-    The number of random points stays, though its default depends on the evaluations. Raises RunDirectoryError, naming
-    every argument, if another than `evaluations`, which may grow, and `failures` has changed.
+    Without an initial_design, the number of random points stays, though its default depends on the evaluations. Raises
+    RunDirectoryError, naming every argument, if another than `evaluations`, which may grow, and `failures` has changed.
     """
     from fmnas.platform.experiment.configuration import MUTABLE_KEYS, diff, is_under
 
-    after = config.model_copy(update={"initial_design": before.initial_design})
+    after = config.model_copy(update={"initial_design": before.initial_design} if initial_design is None else {})
     may_change = [*MUTABLE_KEYS, "name", "optimizers.0.label"]  # the last two follow from the function and optimizer
     if after.budget.evaluations > before.budget.evaluations:
         may_change.append("budget.evaluations")

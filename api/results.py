@@ -131,9 +131,12 @@ class RunResults:
         )
 
     def __repr__(self) -> str:
-        """A line, and the headline."""
-        context = self.report_input.context
-        return f"<{context.name}: {context.problem}, {len(self.report_input.trials)} trials> {self.summary.headline}"
+        """A line, the headline, and where its cautions are, if it has any."""
+        context, summary = self.report_input.context, self.summary
+        cautions = " Cautions: see .summary.caution." if summary.caution else ""
+        return (
+            f"<{context.name}: {context.problem}, {len(self.report_input.trials)} trials> {summary.headline}{cautions}"
+        )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the result, what it does not support, the final table."""

@@ -45,15 +45,15 @@ LINE_BUDGETS = {
     "integrations": 982,
     "testing": 440,
     "comparison": 4_476,
-    "platform": 10_857,
+    "platform": 10_895,
     "platform/config": 1_310,
     "platform/display": 874,
     "platform/experiment": 2_457,
     "platform/mlflow": 1_040,
-    "platform/report": 640,
+    "platform/report": 673,
     "platform/runner": 853,
     "platform/workers": 1_408,
-    "api": 393,
+    "api": 400,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))

@@ -22,11 +22,17 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.configuration import optimizer_settings
-from fmnas.platform.experiment.provenance import data_hash, different_file_notes
+from fmnas.platform.experiment.provenance import (
+    PROBLEM,
+    data_hash,
+    different_file_notes,
+    is_in_memory,
+    recorded_hashes,
+)
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
-from fmnas.platform.problems import resolve_alias
+from fmnas.platform.problems import display_name, resolve_alias
 from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
 
 Repeat = tuple[int, int]
@@ -116,12 +122,44 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
     """Raise RunDirectoryError, naming every setting that differs, unless all directories can be compared."""
     first, *rest = sources
     for other in rest:
-        if lines := list(format_differences(_settings(first), _settings(other))):
+        pair = f"{first.directory.root} and {other.directory.root}"
+        ours, theirs = _settings(first), _settings(other)
+        if ours["problem"] != theirs["problem"]:
+            names = " and ".join(display_name(settings["problem"]) for settings in (ours, theirs))
             raise RunDirectoryError(
-                f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
+                f"{pair}: {names} are different problems: `fmnas report A B` compares over problems"
+            )
+        if is_in_memory(first.state.config):
+            _check_same_function(first, other)
+        if lines := list(format_differences(ours, theirs)):
+            raise RunDirectoryError(
+                f"{pair} cannot be put into one report: they differ in\n"
                 + "".join(f"  {line}\n" for line in lines)
+                + (_design_advice(first, other) if len(lines) == 1 else "")
                 + "Report them one by one."
             )
+
+
+def _check_same_function(first: ReportSource, other: ReportSource) -> None:
+    """Raise RunDirectoryError if two directories of `minimize` are known to be of different functions of one name."""
+    ours, theirs = (recorded_hashes(source.state.ledger, PROBLEM) for source in (first, other))
+    if ours and theirs and not ours & theirs:
+        raise RunDirectoryError(
+            f"{display_name(first.state.config.problem)} is a different function in {first.directory.root} and in "
+            f"{other.directory.root}: report them one by one, or minimize one function in both"
+        )
+
+
+def _design_advice(first: ReportSource, other: ReportSource) -> str:
+    """Return how to run one of two experiments again if only their numbers of random points differ, else ""."""
+    less, more = sorted((first, other), key=lambda source: source.state.config.initial_points)
+    points = less.state.config.initial_design
+    if points == more.state.config.initial_design:
+        return ""
+    return (
+        f"Run the one in {more.directory.root} again with -o initial_design={points}, or initial_design={points!r} in "
+        "`minimize`: by default the number follows from the evaluations. Or: "
+    )
 
 
 def _remark_on_differences(

@@ -173,6 +173,41 @@ def test_more_evaluations_are_added_to_what_is_there(tmp_path: Path) -> None:
         minimize(begun, evaluations=6, **same)
 
 
+def test_different_evaluations_are_compared_if_the_random_points_are_as_many(tmp_path: Path) -> None:
+    sizes = {"short": 6, "long": 12}
+    for name, evaluations in sizes.items():
+        minimize(bowl, SPACE, evaluations, "random", out=tmp_path / name)
+        minimize(bowl, SPACE, evaluations, "tpe", out=tmp_path / f"{name}-tpe", initial_design=3)
+    with pytest.raises(RunDirectoryError, match=r"(?s)long again with -o initial_design=2, or initial_design=2 in"):
+        load_run(tmp_path / "long", tmp_path / "short")
+    minimize(bowl, SPACE, 12, "random", out=tmp_path / "again", initial_design=3)
+    assert set(load_run(tmp_path / "again", tmp_path / "short-tpe").summary.optimizers) == {"random", "tpe"}
+    for tpe in (tmp_path / f"{name}-tpe" for name in sizes):
+        assert load_run(tpe).trials["origin"].tolist().count("initial") == 3
+
+
+@pytest.mark.parametrize(("asked", "is_same"), [(None, True), (2, True), (3, False)])
+def test_the_number_of_random_points_cannot_change(asked: int | None, is_same: bool, kept: Path) -> None:
+    more = {"space": SPACE, "evaluations": 12, "optimizer": "random", "out": kept, "initial_design": asked}
+    if is_same:
+        assert len(minimize(bowl, **more).trials) == 12
+    else:
+        with pytest.raises(RunDirectoryError, match=r"initial_design = 3\b.*\b2"):
+            minimize(bowl, **more)
+
+
+def test_different_functions_of_one_name_are_not_compared(tmp_path: Path) -> None:
+    first, other = (define_function(f"f = lambda c: c['x'] * {factor}") for factor in (2, 3))
+    for name, function, optimizer in (("a", first, "random"), ("b", other, "tpe"), ("c", first, "tpe")):
+        minimize(function, SPACE, 4, optimizer, out=tmp_path / name)
+    with pytest.raises(RunDirectoryError, match=r"lambda is a different function in .*a and in .*b\b"):
+        load_run(tmp_path / "a", tmp_path / "b")
+    assert set(load_run(tmp_path / "a", tmp_path / "c").summary.optimizers) == {"random", "tpe"}
+    with pytest.warns(UserWarning, match="has changed"):
+        minimize(other, SPACE, 5, "random", out=tmp_path / "a")
+    assert "differs" in load_run(tmp_path / "a", tmp_path / "b").summary.caution
+
+
 def define_function(text: str) -> Callable[..., Any]:
     """The function f that a text defines, as a cell of a notebook would."""
     names: dict[str, Any] = {}

@@ -134,6 +134,9 @@ def test_what_a_notebook_shows_is_the_final_table_and_escaped(results: RunResult
     assert {results.summary.headline, results.summary.caution, "random", "mean objective"} <= set(cells)
     assert "its error" not in cells, "a function has none"
     assert results.summary.headline in repr(results)
+    assert results.summary.caution
+    assert "\n" not in repr(results)
+    assert ".summary.caution" in repr(results), "the headline alone is not the result"
     context = replace(results.report_input.context, remarks=[Remark("<script>alert(1)</script>")])
     strange = RunResults(replace(results.report_input, context=context))
     assert "<script>" not in strange._repr_html_()

@@ -111,6 +111,12 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "both").exists()
 
 
+def test_several_problems_are_no_single_comparison(one: Path, run: Run) -> None:
+    with pytest.raises(RunDirectoryError, match=r"func2c and ackley5c .*`fmnas report") as raised:
+        load_report_input([one, run("optimizers=[random]", "problem=ackley5c")])
+    assert "variable" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("override", "key"),
     [
