@@ -1,13 +1,16 @@
 """The optimizers that a configuration can name: those of fmnas, and classes or functions that references name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import Parameter, isabstract
-from typing import TYPE_CHECKING, Any
+from inspect import Parameter, isabstract, signature
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from warnings import catch_warnings, simplefilter
 
 from fmnas.optimizers.optimizer import Optimizer, SearchPlan
-from fmnas.optimizers.options import get_options, get_parameters, yaml_types
+from fmnas.optimizers.options import PLAIN_TYPES, get_options, get_parameters, yaml_types
 from fmnas.platform.errors import ConfigError, call_user_code
 from fmnas.platform.references import import_reference, is_registered
 
@@ -46,11 +49,17 @@ class OptimizerEntry:
     @cached_property
     def optimizer(self) -> type[Optimizer]:
         """The class. Raises ConfigError if the reference names something else, or nothing."""
-        is_short = self.use.startswith(OPTUNA) and not is_registered(self.use)
-        target = import_reference(OPTUNA_SAMPLERS + self.use.removeprefix(OPTUNA) if is_short else self.use)
+        target, _ = self._found
         if isabstract(target):
             raise ConfigError(f"{self.use} is abstract: implement {', '.join(sorted(target.__abstractmethods__))}")
         return _as_optimizer_class(target, self.use)
+
+    @cached_property
+    def _found(self) -> tuple[Any, bool]:
+        """What the reference names, and whether it is imported, not in memory. Raises ConfigError if it is nothing."""
+        is_imported = not is_registered(self.use)
+        is_short = self.use.startswith(OPTUNA) and is_imported
+        return import_reference(OPTUNA_SAMPLERS + self.use.removeprefix(OPTUNA) if is_short else self.use), is_imported
 
     @cached_property
     def is_own(self) -> bool:
@@ -59,15 +68,27 @@ class OptimizerEntry:
 
     @cached_property
     def options(self) -> "type[BaseModel]":
-        """The schema of the options of fmnas's own: types, bounds and defaults are those of the constructor."""
+        """The schema of the options: types, bounds and defaults are those of the constructor.
+
+        Of a user-defined optimizer, the names, and the types that are plain.
+        """
         from pydantic import ConfigDict, create_model
 
-        strict = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+        is_own = self.is_own
+        options = get_options(self.optimizer).values() if is_own else _find_user_options(self.optimizer, self._found[0])
         fields: dict[str, Any] = {
-            name: (yaml_types(option.annotation), option.default)
-            for name, option in get_options(self.optimizer).items()
+            option.name: (
+                yaml_types(option.annotation) if is_own else _plain_type(option),
+                None if option.default is option.empty else option.default,  # if one is missing, the constructor fails
+            )
+            for option in options
+            if option.kind is not option.VAR_KEYWORD and not option.name.startswith(("_", "model_"))  # pydantic's names
         }
-        return create_model(f"{self.optimizer.__name__}Options", __config__=strict, **fields)
+        extra: Literal["allow", "forbid"] = "forbid" if {option.name for option in options} == set(fields) else "allow"
+        strict = ConfigDict(extra=extra, frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+        with catch_warnings():
+            simplefilter("ignore")  # an option may be called copy, as a method of pydantic is
+            return create_model(f"{self.optimizer.__name__}Options", __config__=strict, **fields)
 
     @cached_property
     def takes_initial_design(self) -> bool:
@@ -80,7 +101,7 @@ class OptimizerEntry:
         return self.optimizer.uses_budget and "evaluations" in get_parameters(self.optimizer)
 
     def validate_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options with defaults for the rest. Those of a user-defined optimizer are checked by its constructor.
+        """The options with defaults for the rest. A user-defined optimizer's constructor checks more than plain types.
 
         Raises pydantic's ValidationError for a wrong option, and OptimizerError for a combination that is not allowed.
         """
@@ -88,6 +109,8 @@ class OptimizerEntry:
             validated = dict(self.options.model_validate(dict(options)))
             self.optimizer.check_combination(options)
             return validated
+        if self._found[1]:  # in memory is a placeholder of a run directory, without names of options
+            self.options.model_validate(dict(options))
         defaults = {name: option.default for name, option in get_options(self.optimizer).items()}
         return {name: value for name, value in {**defaults, **options}.items() if value is not Parameter.empty}
 
@@ -107,7 +130,46 @@ class OptimizerEntry:
         def build() -> Optimizer:
             return self.optimizer(space, **provided, **self.validate_options(options))
 
-        return build() if self.is_own else call_user_code("it cannot be built", build)  # ours fails by a bug alone
+        if self.is_own:
+            return build()  # it fails by a bug alone
+        from fmnas.optimizers.ask_tell import AskTellOptimizer
+
+        is_factory = issubclass(self.optimizer, AskTellOptimizer)
+        call = f" by {self.optimizer.__name__}(space, seed)" if is_factory else ""
+        return call_user_code(f"it cannot be built{call}", build)
+
+
+def _find_user_options(optimizer: type[Optimizer], target: Any) -> list[Parameter]:
+    """The parameters of user code that are options: after (self, space) in a class, after (space, seed) in a factory.
+
+    Those of a sampler of Optuna are all but its seed. One of them may be for any name.
+    """
+    from fmnas.optimizers.ask_tell import AskTellOptimizer
+
+    if issubclass(optimizer, AskTellOptimizer):
+        return _find_parameters(target)[2:]
+    if optimizer is not target:
+        return [parameter for parameter in _find_parameters(target) if parameter.name != "seed"]
+    constructors = [vars(base)["__init__"] for base in optimizer.__mro__[:-1] if "__init__" in vars(base)]
+    parameters = [parameter for constructor in constructors for parameter in _find_parameters(constructor)[2:]]
+    return [*(p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD), *get_options(optimizer).values()]
+
+
+def _find_parameters(called: Callable[..., Any]) -> list[Parameter]:
+    for evaluates in (True, False):  # an annotation may have a name that only a type checker knows
+        with suppress(Exception):
+            parameters = signature(called, eval_str=evaluates).parameters.values()
+            return [parameter for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    return [Parameter("options", Parameter.VAR_KEYWORD)]  # it has no signature
+
+
+def _plain_type(option: Parameter) -> Any:
+    """The annotation of an option if it has only plain types and Literals, else Any. A default of None is allowed."""
+    annotation = option.annotation
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if not all(part in PLAIN_TYPES or get_origin(part) is Literal for part in parts):
+        return Any
+    return annotation if option.default is not None else annotation | None
 
 
 def _as_optimizer_class(target: Any, use: str) -> type[Optimizer]:

@@ -125,9 +125,19 @@ def test_one_that_keeps_every_rule(mine: Path, capfd: pytest.CaptureFixture[str]
     assert f"0 of {LINES} rules broken" in last
 
 
-def test_unknown_options_of_the_registrys_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "random", "-o", "foo=1"]) == 2
-    assert "foo: unknown" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("use", "option", "words"),
+    [
+        ("random", "foo=1", "foo: unknown"),
+        ("{mine}:Mine", "slw=1", "slw: unknown key; did you mean slow?"),
+        ("{mine}:Mine", "slow=fast", "slow = 'fast': "),
+    ],
+)
+def test_wrong_options_are_refused(
+    use: str, option: str, words: str, mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", use.format(mine=mine), "-o", option]) == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -160,7 +170,6 @@ def test_one_that_breaks_rules(
     ("use", "options", "words"),
     [
         ("{mine}:Never", [], "SystemExit: I do not feel like it (mine.py, line 51)"),
-        ("{mine}:Mine", ["-o", "slw=1"], "unexpected keyword argument 'slw'"),
         ("optuna:GridSampler", [], "'search_space'"),
     ],
 )

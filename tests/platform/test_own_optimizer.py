@@ -28,6 +28,7 @@ MINE = '''
 import asyncio
 import random
 import time
+from typing import Literal
 
 import numpy as np
 import optuna
@@ -174,6 +175,26 @@ class Hangs(Climb):
             while True:
                 time.sleep(0.01)
         return super().ask()
+
+
+class Typed(Halving):
+    """Options of several types, not all of them plain, and one option that is not keyword-only."""
+
+    def __init__(
+        self, space, steps: int | None = None, *, rule: Literal["a", "b"] = "a", values: list[int] = (), copy: int = 0,
+        limit: float = None, **others,
+    ):
+        super().__init__(space, **others)
+
+
+def anything(space, seed, **options):
+    assert options == {"whatever": 5}
+    return Climb(space, seed)
+
+
+class Unseeded(Climb):
+    def __init__(self, space):
+        super().__init__(space, 0)
 
 
 class Speechless(Climb):
@@ -387,16 +408,14 @@ class Heir(Halving):
         ("{mine}:Halfing", {}, "has no Halfing"),
         ("{mine}:Abstract", {}, "implement _suggest"),
         ("{mine}:Halving", {"rate": 2.0}, "ValueError: rate = 2.0"),
-        ("{mine}:Halving", {"seed": 5}, "multiple values for keyword argument 'seed'"),
         ("{mine}:CancelsWhenBuilt", {}, "CancelledError"),
         ("{mine}:not_a_class", {}, "takes 0 positional arguments"),
-        ("optuna:TPESampler", {"gama": 3}, "unexpected keyword argument 'gama'"),
         ("optuna:GridSampler", {}, "'search_space'"),
         ("optuna:TPESampeler", {}, "optuna.samplers has no TPESampeler"),
         ("optuna:BaseSampler", {}, "sample_relative"),
-        ("{mine}:Climb", {"rat": 0.5}, "unexpected keyword argument 'rat'"),
         ("{mine}:pair", {}, "'start'"),
         ("{mine}:fails", {}, "RuntimeError: no idea"),
+        ("{mine}:Unseeded", {}, "Unseeded(space, seed): TypeError"),
         ("{mine}:Speechless", {}, "return an object with ask()"),
     ],
 )
@@ -408,6 +427,50 @@ def test_what_cannot_be_built_is_refused_by_its_key(
         build_experiment(check_config(own_config("random", entry), "own.yaml"))
     assert f"optimizers.1.use = '{entry['use']}': " in str(caught.value)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("use", "options", "lines"),
+    [
+        ("{mine}:Halving", {"seed": 5}, ["seed: unknown key; allowed are rate, "]),
+        ("{mine}:Halving", {"rat": 0.5}, ["rat: unknown key; did you mean rate?"]),
+        ("{mine}:Halving", {"rate": "high"}, ["rate = 'high': ", "number"]),
+        ("{mine}:Climb", {"rat": 0.5}, ["rat: unknown key; did you mean rate?"]),
+        ("{mine}:Climb", {"rate": True}, ["rate = true: "]),
+        ("{mine}:pair", {"start": 1.5}, ["start = 1.5: ", "integer"]),
+        ("{mine}:Typed", {"rule": "c"}, ["rule = 'c': ", "'a' or 'b'"]),
+        ("{mine}:Typed", {"steps": "few"}, ["steps = 'few': "]),
+        ("{mine}:Typed", {"step": 3}, ["step: unknown key; did you mean steps?"]),
+        ("{mine}:Typed", {"rat": 1.0}, ["rat: unknown key; did you mean rate?"]),
+        ("optuna:TPESampler", {"gama": 3}, ["gama: unknown key; did you mean gamma?"]),
+    ],
+)
+def test_a_wrong_option_is_refused_by_its_key_before_a_trial(
+    own_config: Callable[..., dict[str, Any]], mine: Path, use: str, options: dict[str, Any], lines: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_config(own_config("random", {"name": "mine", "use": use.format(mine=mine), **options}), "own.yaml")
+    assert f"\n  optimizers.1.{lines[0]}" in str(caught.value)
+    assert all(line in str(caught.value) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("use", "options"),
+    [
+        ("{mine}:Halving", {"rate": 1}),
+        ("{mine}:Climb", {"rate": 0}),
+        ("{mine}:Typed", {"rule": "b", "steps": None, "values": [1, 2], "copy": 3, "limit": None}),
+        ("{mine}:anything", {"whatever": 5}),
+        ("{mine}:Guess", {"lucky": None}),
+    ],
+)
+def test_options_that_an_annotation_allows_or_leaves_open_are_passed_on(
+    own_config: Callable[..., dict[str, Any]], mine: Path, use: str, options: dict[str, Any]
+) -> None:
+    entry = {"name": "mine", "use": use.format(mine=mine), **options}
+    config = check_config(own_config("random", entry), "own.yaml")
+    assert options.items() <= config.optimizers[1].settings.items()
+    build_experiment(config)
 
 
 @pytest.mark.parametrize(
