@@ -11,7 +11,7 @@ All numbers are at equal evaluations: those of the smallest budget, over the opt
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -70,11 +70,29 @@ class RankRow:
 
 
 @dataclass(frozen=True)
+class ExperimentRecord:
+    """A run directory of the report. directory, page: relative to the report; page: "" if it has none.
+
+    evaluations: its budget. version: of fmnas, with the commit. options: those that are not the defaults.
+    """
+
+    directory: str
+    page: str
+    problem: str
+    repeats: int
+    evaluations: int
+    seed: int
+    version: str
+    options: str = ""
+
+
+@dataclass(frozen=True)
 class ProblemsSummary:
     """The result over several problems. ranks: of `mean_ranks`. results: a row per problem and optimizer.
 
     evaluations: at which all are compared. reference: the optimizer that is tested against the others.
     left_out: optimizers that some problem lacks. remarks: problem and text of each remark of its experiment.
+    records: of the experiments.
     """
 
     problems: tuple[str, ...]
@@ -86,6 +104,7 @@ class ProblemsSummary:
     results: tuple[ResultRow, ...]
     left_out: tuple[str, ...]
     remarks: tuple[tuple[str, str], ...] = ()
+    records: tuple[ExperimentRecord, ...] = ()
 
     @property
     def final_ranks(self) -> list[RankRow]:
@@ -137,13 +156,16 @@ class ProblemsSummary:
             "headline": self.headline,
             "caution": self.caution,
             "remarks": [list(remark) for remark in self.remarks],
+            "experiments": [asdict(record) for record in self.records],
         }
 
 
-def write_problems_report(experiments: Sequence[Results], reference: str, folder: Path) -> ProblemsSummary:
+def write_problems_report(
+    experiments: Sequence[Results], reference: str, folder: Path, records: Sequence[ExperimentRecord] = ()
+) -> ProblemsSummary:
     """Write index.html, its figures and tables; returns the summary.
 
-    experiments: one for each problem. reference: the optimizer that is tested against the others.
+    experiments: one for each problem. reference: the optimizer that is tested against the others. records: shown.
     Raises ReportError if fewer than two optimizers are common to all, if two problems have one name, or if a run has
     no whole evaluation; ReportNotWritten if the disk does not take it.
     """
@@ -159,7 +181,9 @@ def write_problems_report(experiments: Sequence[Results], reference: str, folder
         for remark in experiment.summary.remarks
         if remark.optimizer in ("", *names)
     )
-    summary = ProblemsSummary(labels, names, evaluations, reference, tests, ranks, results, left_out, remarks)
+    summary = ProblemsSummary(
+        labels, names, evaluations, reference, tests, ranks, results, left_out, remarks, tuple(records)
+    )
     lead = figures.rank_curves(ranks, len(problems))
     drawings = [lead, *figures.difference_diagram(ranks, len(problems)), figures.regret_distribution(problems)]
     overall = pd.DataFrame([{**asdict(test), "verdict": test.verdict} for test in tests])
@@ -219,6 +243,8 @@ def _page_values(summary: ProblemsSummary, drawings: Sequence[Drawing]) -> dict[
     if summary.remarks:
         remarks = Table(("problem", "remark"), summary.remarks, "text")
         sections.append(("remarks", "Remarks", "What the numbers do not show.", remarks, []))
+    if summary.records:
+        sections.append(("experiments", "Experiments", "", records_table(summary.records), []))
     return {
         "title": f"{len(summary.problems)} problems",
         "question": f"Which of {join_names(summary.optimizers, 'or')} is better on {join_names(summary.problems)}?",
@@ -257,6 +283,13 @@ def results_table(summary: ProblemsSummary) -> Table:
     cells = {(row.problem, row.optimizer): format_with_error(row.mean, row.standard_error) for row in summary.results}
     rows = [(problem, *(cells[problem, name] for name in summary.optimizers)) for problem in summary.problems]
     return Table(("problem", *summary.optimizers), tuple(rows))
+
+
+def records_table(records: Sequence[ExperimentRecord]) -> Table:
+    """A row per experiment; its directory links to its own page."""
+    names = [field.name for field in fields(ExperimentRecord) if field.name != "page"]
+    rows = tuple(tuple(str(getattr(record, name)) for name in names) for record in records)
+    return Table(tuple(names), rows, "text", tuple(record.page for record in records)).without_empty_columns()
 
 
 def _to_json(row: RankRow) -> dict[str, float | None]:

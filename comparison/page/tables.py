@@ -30,11 +30,12 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text. kind: its style."""
+    """A table of text. kind: its style. links: what the first cell of each row links to; "" or none: nothing."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     kind: Kind = ""
+    links: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -52,7 +53,7 @@ class Table:
     def _drop(self, columns: Set[int]) -> "Table":
         kept = [i for i in range(len(self.header)) if i not in columns]
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows) if kept else ()
-        return Table(tuple(self.header[i] for i in kept), rows, self.kind)
+        return Table(tuple(self.header[i] for i in kept), rows, self.kind, self.links)
 
 
 def build_table(

@@ -33,7 +33,13 @@ from fmnas.platform.experiment.run_directory import RunDirectory, check_links, r
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.problems import display_name, resolve_alias
-from fmnas.platform.report.write import ReportInput, report_input, write_problems_files, write_report_files
+from fmnas.platform.report.write import (
+    ReportInput,
+    experiment_record,
+    report_input,
+    write_problems_files,
+    write_report_files,
+)
 
 Repeat = tuple[int, int]
 """Seed of an experiment, and number of a repeat in it: they identify a repeat across directories."""
@@ -67,7 +73,8 @@ def write_report_of(
     inputs = [report_input(*some[0]) if in_place else _merge(some) for some in problems.values()]
     if len(inputs) > 1:
         inputs = _remark_on_differences(inputs, list(problems.values()))
-        return write_problems_files(folder, inputs, notify), folder
+        records = [experiment_record(*source, folder) for some in problems.values() for source in some]
+        return write_problems_files(folder, inputs, records, notify), folder
     return write_report_files(folder, inputs[0], notify), folder
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from os.path import relpath
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -10,7 +12,7 @@ from fmnas.comparison.analysis.costs import Pending
 from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.comparison.analysis.trials import Budget, PlannedRun, ReportError, ReportNotWritten
 from fmnas.comparison.latex import problems_latex, results_latex
-from fmnas.comparison.problems_report import ProblemsSummary, write_problems_report
+from fmnas.comparison.problems_report import ExperimentRecord, ProblemsSummary, write_problems_report
 from fmnas.comparison.report import compute_results, write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.environment import format_software
@@ -76,10 +78,14 @@ def write_report_files(directory: RunDirectory, results: ReportInput, notify: Ca
 
 
 def write_problems_files(
-    directory: RunDirectory, inputs: Sequence[ReportInput], notify: Callable[[str], None]
+    directory: RunDirectory,
+    inputs: Sequence[ReportInput],
+    records: Sequence[ExperimentRecord],
+    notify: Callable[[str], None],
 ) -> ProblemsSummary:
-    """Write the report over several problems and its summary.json; return the summary. inputs: one for each problem.
+    """Write the report over several problems and its summary.json; return the summary.
 
+    inputs: one for each problem. records: one for each run directory.
     The optimizer that is tested against the others is that of the configurations' hypotheses, if they agree on one,
     else the first of the first configuration: it never depends on results. Raises RunDirectoryError for problems that
     cannot be compared, and ExperimentFailed if the files cannot be written.
@@ -90,7 +96,7 @@ def write_problems_files(
     reference = inputs[0].context.runs[0].optimizer if chosen == ALL else chosen
     try:
         experiments = [compute_results(report.trials, report.context) for report in inputs]
-        summary = write_problems_report(experiments, reference, directory.report)
+        summary = write_problems_report(experiments, reference, directory.report, records)
     except ReportNotWritten as error:
         raise ExperimentFailed(f"{error}; the journals have all results") from error
     except ReportError as error:
@@ -98,6 +104,26 @@ def write_problems_files(
     write_text(directory.report / TABLES, problems_latex(summary))
     write_json(directory.summary, summary.to_json())
     return summary
+
+
+def experiment_record(directory: RunDirectory, state: ExperimentState, folder: RunDirectory) -> ExperimentRecord:
+    """Return what the report over several problems, in `folder`, shows of an experiment."""
+    config, has_page = state.config, directory.page.is_file()
+    options = []
+    for entry in config.optimizers:
+        default = entry.implementation.validate_options({})
+        changed = [f"{key} {value}" for key, value in entry.settings.items() if default.get(key) != value]
+        options += [f"{entry.label}: {', '.join(changed)}"] if changed else []
+    return ExperimentRecord(
+        directory=relpath(directory.place, folder.report),
+        page=quote(relpath(directory.page, folder.report)) if has_page else "",
+        problem=display_name(config.problem),
+        repeats=config.repeats,
+        evaluations=config.budget.evaluations,
+        seed=config.seed,
+        version=", then ".join(dict.fromkeys(format_software(driver.software) for driver in state.ledger.drivers)),
+        options="; ".join(options),
+    )
 
 
 def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -152,7 +153,11 @@ def test_different_problems_are_compared_over_all_of_them(
 ) -> None:
     """The same optimizers on func2c, in two directories, and on func3c with a larger budget."""
     both = "optimizers=[random, tpe]"
-    roots = [run(both), run(both, "seed=7"), run(both, "problem=func3c", "budget.evaluations=7", "hypotheses=tpe")]
+    roots = [
+        run(both),
+        run(both, "seed=7"),
+        run(both, "problem=func3c", "budget.evaluations=7", "hypotheses=tpe", "optimizers.1.startup=4"),
+    ]
     capsys.readouterr()
     for _ in range(2):  # an earlier report is overwritten
         assert main(["report", *map(str, roots), "--out", str(tmp_path / "all")]) == 0
@@ -166,7 +171,19 @@ def test_different_problems_are_compared_over_all_of_them(
     tables = (tmp_path / "all/report/tables.tex").read_text()
     assert "func2c" in tables
     assert "func3c" in tables
-    assert "func3c" in (tmp_path / "all/report/index.html").read_text()
+    page = (tmp_path / "all/report/index.html").read_text()
+    for root, record in zip(roots, summary["experiments"], strict=True):
+        links = re.findall(r"<td><a href='([^']*)'>([^<]*)</a></td>", page)
+        assert (record["page"], record["directory"]) in links
+        assert (tmp_path / "all/report" / record["page"]).samefile(root / "report/index.html")
+        assert (tmp_path / "all/report" / record["directory"]).samefile(root)
+    first, second, third = summary["experiments"]
+    assert [record["seed"] for record in (first, second, third)] == [0, 7, 0]
+    assert (third["problem"], third["repeats"], third["evaluations"]) == ("func3c", 2, 7)
+    assert first["options"] == second["options"] == ""
+    assert third["options"] == "tpe: startup 4"
+    assert f"<td>{first['version']}</td>" in page
+    assert first["version"].startswith("fmnas ")
 
 
 def test_problems_without_two_common_optimizers_are_refused(
