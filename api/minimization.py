@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -138,7 +139,19 @@ def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] 
 def _name_arguments(message: str) -> str:
     """Replace configuration keys in a message by the arguments that set them."""
     named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
+    named = re.sub(r"\boptimizer\.(\w+): unknown key; allowed are (.*)", _explain_unknown, named)
     return "\n".join(dict.fromkeys(named.splitlines()))  # two keys may follow from one argument
+
+
+def _explain_unknown(unknown: re.Match[str]) -> str:
+    """Return the line for an option that the optimizer lacks: the similar argument of `minimize`, or all."""
+    from fmnas.platform.config.errors import suggest_similar
+
+    name, options = unknown[1], unknown[2].replace("concurrency, ", "")
+    *arguments, _ = signature(minimize).parameters
+    if hint := suggest_similar(name, arguments):
+        return f"{name}: unknown argument; {hint}"
+    return f"optimizer.{name}: unknown key; allowed are {options}; arguments of minimize are {', '.join(arguments)}"
 
 
 def _search(
@@ -232,7 +245,8 @@ def _check_same_function(config: "Config", task: Problem, directory: RunDirector
     if digest is None:
         caution = f"{name} has no bytecode, so it is not known whether it has changed since {directory.root} was begun"
     elif recorded_hashes(ledger, PROBLEM) - {digest}:
-        caution = f"{name} has changed since {directory.root} was begun: earlier results are kept; out=DIR starts again"
+        change = f"{name} has changed since {directory.root} was begun"
+        caution = f"{change}: earlier results are kept; another out=DIR starts again"
     else:
         return
     warnings.warn(caution, stacklevel=4)  # of the call of minimize

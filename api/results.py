@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 
 class NoSuchResultError(FmnasError, LookupError):
-    """Raised for a figure or an optimizer that these results do not have."""
+    """Raised for a figure, a table or an optimizer that these results do not have."""
+
+
+class _Tables(dict[str, "pd.DataFrame"]):
+    """Tables by name."""
+
+    def __missing__(self, name: str) -> "pd.DataFrame":
+        raise NoSuchResultError(f"table {name!r}: it must be one of {', '.join(self)}")
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,15 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
 
     Raises RunDirectoryError if one is not a run directory, or if they cannot be compared.
     """
+    from fmnas.platform.errors import RunDirectoryError
     from fmnas.platform.experiment.run_directory import run_directory
     from fmnas.platform.report.merge import load_report_input
 
+    for entry in (directory, *more):
+        if not isinstance(entry, str | Path):
+            raise RunDirectoryError(
+                f"{entry!r} is not a path: pass each run directory as an argument, load_run('a', 'b')"
+            )
     roots = [Path(entry) for entry in (directory, *more)]
     for root in roots:
         run_directory(root)
@@ -74,10 +87,13 @@ class RunResults:
 
     @cached_property
     def tables(self) -> "Mapping[str, pd.DataFrame]":
-        """The CSV files of a report by name: results, curves, mean_curves, mean_ranks, tests, ledger and others."""
+        """The CSV files of a report by name: results, curves, mean_curves, mean_ranks, tests, ledger and others.
+
+        Raises NoSuchResultError, which lists all names, for an unknown one.
+        """
         from fmnas.comparison.report import report_tables
 
-        return report_tables(self.summary, self.results.curves)
+        return _Tables(report_tables(self.summary, self.results.curves))
 
     @property
     def trials(self) -> "pd.DataFrame":

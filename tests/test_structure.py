@@ -45,7 +45,7 @@ LINE_BUDGETS = {
     "integrations": 982,
     "testing": 440,
     "comparison": 4_510,
-    "platform": 10_990,
+    "platform": 10_991,
     "platform/config": 1_310,
     "platform/display": 874,
     "platform/experiment": 2_457,
@@ -53,7 +53,7 @@ LINE_BUDGETS = {
     "platform/report": 706,
     "platform/runner": 853,
     "platform/workers": 1_408,
-    "api": 400,
+    "api": 430,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))

@@ -11,6 +11,8 @@ from typing import Any
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, truncate
 from fmnas.search_spaces.files import write_aside
 
+ANOTHER = "choose another: --out DIR, or out=DIR in Python"
+
 
 class RunDirectory:
     """A folder such as runs/NAME. Its journal is the truth; everything else can be rebuilt from it.
@@ -56,7 +58,7 @@ class RunDirectory:
             self.place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(
-                f"run directory {self.root} cannot be made ({error.strerror}): choose another with --out DIR"
+                f"run directory {self.root} cannot be made ({error.strerror}: {error.filename}): {ANOTHER}"
             ) from None
 
     def check_absent(self) -> None:
@@ -64,16 +66,15 @@ class RunDirectory:
         if self.journal.exists():
             raise RunDirectoryError(
                 f"run directory {self.root} already has an experiment: `fmnas {self.command('resume')}` continues it, "
-                f"`fmnas {self.command('extend')} -o KEY=VALUE` adds to it; or choose another with --out DIR"
+                f"`fmnas {self.command('extend')} -o KEY=VALUE` adds to it; or {ANOTHER}"
             )
         if self.place.exists() and not self.place.is_dir():
-            raise RunDirectoryError(f"{self.root} is a file: choose a run directory with --out DIR")
+            raise RunDirectoryError(f"{self.root} is a file: {ANOTHER}")
         files = self.place.iterdir() if self.place.exists() else ()
         if not all(file.name.lstrip(".").startswith("driver.") for file in files):  # only the lock tells if it is held
-            raise RunDirectoryError(
-                f"run directory {self.root} is not empty: delete it if an earlier run was stopped before it began, or "
-                "choose another with --out DIR"
-            )
+            is_begun = self.config.exists() or self.environment.exists()
+            delete = "delete it if an earlier run was stopped before it began, or " if is_begun else ""
+            raise RunDirectoryError(f"run directory {self.root} is not empty: {delete}{ANOTHER}")
 
     def check_present(self) -> None:
         """Raise RunDirectoryError unless the directory has an experiment."""
@@ -151,7 +152,7 @@ def latest_run_directory(folder: Path) -> Path:
 def new_run_directory(path: Path) -> RunDirectory:
     """Return a run directory for a new experiment. Raises RunDirectoryError if it has anything in it."""
     directory = RunDirectory(path)
-    with readable(path, "with --out DIR"):
+    with readable(path, "(--out DIR, or out=DIR in Python)"):
         directory.check_absent()
     return directory
 

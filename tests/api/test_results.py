@@ -96,6 +96,8 @@ def test_what_is_not_there_is_named_with_what_is(results: RunResults) -> None:
         results.best("bofm")
     with pytest.raises(NoSuchResultError, match=r"figure 'anytme': it must be one of anytime, .*final") as raised:
         results.figure("anytme")
+    with pytest.raises(NoSuchResultError, match=r"table 'curve': it must be one of results, .*curves"):
+        results.tables["curve"]
     names = str(raised.value).partition("one of ")[2].split(", ")
     assert len(names) == len(set(names))
 
@@ -168,5 +170,7 @@ def test_without_results_best_is_an_error_and_the_headline_is_shown(one: Path, t
 
 
 def test_no_run_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match=r"\['a', 'b'\] is not a path: .*load_run\("):
+        load_run(["a", "b"])  # type: ignore[arg-type]
     with pytest.raises(RunDirectoryError, match=rf"{tmp_path} .*journal\.jsonl"):
         load_run(tmp_path)
