@@ -85,6 +85,7 @@ class Reconciler:
         self._ids: dict[str, str] = {}  # run -> its id in MLflow; "" -> that of the parent
         self._trial_ids: dict[tuple[str, int], str] = {}  # created, and whether ended or not
         self._statuses: dict[tuple[str, int], str] = {}  # of trials that are logged
+        self._trial_params: dict[tuple[str, int], Mapping[str, str]] = {}  # that the store had: they cannot change
         self._points: dict[str, int] = {}  # run -> how many points of its lines were logged since connecting
         self.written: set[tuple[str, int]] = set()
         self.experiment = self.remark = ""
@@ -123,7 +124,7 @@ class Reconciler:
             tags, key = run.data.tags, ("", -1)
             if tags[KIND] == records.TRIAL_KIND:
                 key = tags[RUN], int(tags[TRIAL])
-                trial_ids[key] = run.info.run_id
+                trial_ids[key], self._trial_params[key] = run.info.run_id, run.data.params
                 if run.info.end_time is not None:
                     statuses[key] = tags["status"]
             elif tags[KIND] != records.MEAN_KIND:
@@ -174,7 +175,8 @@ class Reconciler:
         is_new = key not in self._trial_ids
         if is_new:
             self._trial_ids[key] = store.create(f"{result.run}/trial-{result.trial.id}", tags, started)
-        run_id, params = self._trial_ids[key], records.params(result.trial.configuration)
+        run_id, known = self._trial_ids[key], self._trial_params.get(key, {})
+        params = {k: text for k, text in records.params(result.trial.configuration).items() if k not in known}
         store.log_dataset(run_id)
         store.log(run_id, records.trial_points(trial), params, {} if is_new else tags)
         store.client.set_terminated(run_id, records.STATUSES.get(result.status, "FAILED"), ended)

@@ -188,13 +188,8 @@ def results(result: TrialResult | None) -> dict[str, float]:
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return nested values as params, named by their dotted keys; None is left out."""
-    return {valid_name(key): as_text(value)[:6000] for key, value in flatten(values).items() if value is not None}
-
-
-def as_text(value: Any) -> str:
-    """Return a value as a param shows it: a float with 12 digits, so that 0.1 + 0.2 is 0.3."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+    """Return nested values as params, named by their dotted keys; None is left out. Floats have all digits."""
+    return {valid_name(key): str(value)[:6000] for key, value in flatten(values).items() if value is not None}
 
 
 def content_digest(points: Iterable[Point]) -> str:

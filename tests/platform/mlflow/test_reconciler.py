@@ -359,6 +359,23 @@ def test_a_trial_whose_logging_was_cut_off_is_completed(experiment: Any, monkeyp
     assert (run.info.run_id, run.info.status, run.data.metrics["objective"]) == (cut.info.run_id, "FINISHED", 0.4)
 
 
+def test_a_trial_keeps_the_params_that_an_earlier_version_logged(
+    experiment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they cannot change: floats once had fewer digits."""
+    experiment.finish("bo-fm", 0, 0.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, "set_terminated", lambda *_: None)
+        patch.setattr("fmnas.platform.mlflow.records.params", lambda _: {"rate": "0.010"})
+        experiment.log()
+    report = experiment.log()
+    assert (report.written, report.missed, report.reason) == (1, 0, "")
+    run = experiment.read_store().runs["bo-fm/repeat-0/trial-0"]
+    assert run.info.status == "FINISHED"
+    assert run.data.params["rate"] == "0.010"
+    assert set(run.data.params) == {"rate", "momentum", "op"}
+
+
 def test_a_creation_that_was_not_answered_is_found(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment.run_bo_fm()
     create, failed = MlflowExperiment.create, []
@@ -449,9 +466,16 @@ def test_a_server_that_is_down_is_given_up_soon(experiment: Any) -> None:
     assert "127.0.0.1" in report.reason
 
 
-def test_params_have_neither_none_nor_representation_noise() -> None:
+def test_params_have_no_none_and_their_floats_are_those_of_the_configuration() -> None:
     values = {"data": {"root": None, "train": 512}, "rate": 0.1 + 0.2, "small": 1.25e-7, "op": "a", "own": True}
-    assert params(values) == {"data.train": "512", "rate": "0.3", "small": "1.25e-07", "op": "a", "own": "True"}
+    assert params(values) == {
+        "data.train": "512",
+        "rate": repr(0.1 + 0.2),
+        "small": "1.25e-07",
+        "op": "a",
+        "own": "True",
+    }
+    assert float(params(values)["rate"]) == values["rate"]
 
 
 def test_names_of_metrics_have_only_characters_that_mlflow_allows() -> None:
