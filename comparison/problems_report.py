@@ -201,7 +201,12 @@ def _common_results(experiments: Sequence[Results]) -> tuple[list[ProblemResults
     every = sorted({name for of_problem in names for name in of_problem})
     common = [name for name in every if all(name in of_problem for of_problem in names)]
     if len(common) < 2:
-        raise ReportError("fewer than two optimizers are common to all problems: run the same optimizers on each")
+        has = "; ".join(
+            f"{e.summary.problem} has {', '.join(of_problem)}" for e, of_problem in zip(experiments, names, strict=True)
+        )
+        raise ReportError(
+            f"fewer than two optimizers are common to all problems: {has}. Run the same optimizers on each"
+        )
     evaluations = min(experiment.summary.evaluations for experiment in experiments)
     if evaluations < 1:
         raise ReportError("an experiment has spent less than one evaluation on some run: continue it, or leave it out")

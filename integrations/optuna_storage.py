@@ -48,7 +48,10 @@ def export_studies(experiment: ExportedExperiment, url: str) -> Iterator[tuple[s
             raise
         except Exception as error:  # of SQLAlchemy, of the driver of a database, or of Optuna
             first = (str(error).splitlines() or [""])[0]
-            raise ExportError(f"{url}: Optuna cannot write to it ({type(error).__name__}: {first})") from error
+            raise ExportError(
+                f"{url}: Optuna cannot write to it ({type(error).__name__}: {first}): give the URL of a storage, e.g. "
+                "sqlite:///studies.db, in a folder that you can write to"
+            ) from error
 
 
 def export_distributions(space: Space) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from fmnas.optimizers import Optimizer, OptimizerError, random_design
 from fmnas.platform.config.errors import format_errors, format_unknown
 from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import CheckResult, ConfigError, code_location, legible, one_line
-from fmnas.platform.references import absolute_reference, find_plugins
+from fmnas.platform.references import absolute_reference, find_names, find_plugins
 from fmnas.platform.registry import OPTIMIZERS, OptimizerContext, OptimizerEntry
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
@@ -56,6 +57,9 @@ class Candidate:
         if self.use in OPTIMIZERS:
             return OPTIMIZERS[self.use]
         use = find_plugins("fmnas.optimizers").get(self.use, self.use)
+        if use.endswith(".py"):
+            names = ", ".join(find_names(use, type | FunctionType, defined_there=True)) or "none"
+            raise ConfigError(f"{use}: name a class or function of it, as {use}:NAME; it has {names}")
         if ":" not in use:
             refusal = format_unknown("optimizer", self.use, list(OPTIMIZERS), "fmnas list optimizers")
             raise ConfigError(f"{refusal} A user-defined optimizer is module:Class or FILE.py:Class")

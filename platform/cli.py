@@ -5,8 +5,9 @@ Exit codes: 0 done, 1 the experiment failed (resumable), 2 wrong input, 130 inte
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from io import TextIOWrapper
@@ -41,14 +42,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors=PLAIN if stream is sys.stdout else "backslashreplace")
     tune_malloc()  # suggestions and trainings allocate large buffers; the process is the command's
     try:
-        parser, names = _make_parser()
+        parser, commands_by_name = _make_parser()
         words = sys.argv[1:] if arguments is None else arguments
         if not words:
             parser.exit(ExitCode.WRONG_INPUT, parser.format_help())
-        similar = get_close_matches(words[0].lower(), names, n=2)
-        if similar and words[0] not in names and not words[0].startswith("-"):
-            parser.error(f"{words[0]!r}: unknown command; did you mean {' or '.join(map(repr, similar))}?")
-        parsed = vars(parser.parse_args(arguments))
+        if words[0] not in commands_by_name and not words[0].startswith("-"):
+            _refuse_similar(parser, words[0], "command", commands_by_name)
+        namespace, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            chosen = commands_by_name.get(words[0], parser)
+            if unknown[0].startswith("-"):
+                _refuse_similar(
+                    chosen, unknown[0].partition("=")[0], "option", re.findall(r"--\w+", chosen.format_usage())
+                )
+            chosen.error(f"unknown arguments: {' '.join(unknown)}")
+        parsed = vars(namespace)
         command = parsed.pop("command")
         try:
             return int(command(**_fill_in_directory(parsed)))
@@ -62,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.stdout.flush()
             except BrokenPipeError:  # the reader left, e.g. `| head`
                 BestEffortStream(sys.stdout).discard_output()
+
+
+def _refuse_similar(parser: argparse.ArgumentParser, word: str, kind: str, names: Iterable[str]) -> None:
+    """Exit with the usage of a parser if a word that it does not know is similar to names that it does."""
+    if similar := get_close_matches(word.lower(), names, n=2):
+        parser.error(f"{word!r}: unknown {kind}; did you mean {' or '.join(map(repr, similar))}?")
 
 
 def _open_null(descriptor: int) -> TextIOWrapper:
@@ -102,8 +116,8 @@ def _report_error(error: BaseException, is_json: bool) -> int:
     return code
 
 
-def _make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
-    """Return the parser and the names of the commands."""
+def _make_parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser, and those of the commands by name."""
     parser = argparse.ArgumentParser(
         prog="fmnas", description="Compare optimizers of networks and their training, at equal budgets."
     )
@@ -111,7 +125,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run_commands(subparsers)
     _add_other_commands(subparsers)
-    return parser, list(subparsers.choices)
+    return parser, subparsers.choices
 
 
 def _add_command(subparsers: Subparsers, function: Callable[..., int], has_directory: bool = False) -> Any:
@@ -176,8 +190,10 @@ def _add_other_commands(subparsers: Subparsers) -> None:
     config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
     _add_overrides(config, "override a key; may be given several times")
     config.add_argument("--address", help="as for run; nothing is asked of the cluster")
+    config.add_argument("--out", type=Path, metavar="DIR", help="as for run; ignored, nothing is written")
     listing = _add_command(subparsers, commands.list_)
-    listing.add_argument("what", choices=("problems", "optimizers", "configs", "observers"))
+    kinds = ("problems", "optimizers", "configs", "observers")
+    listing.add_argument("what", choices=kinds, metavar="|".join(kinds), help="what to list")
     listing.add_argument("--options", action="store_true", help="show the options of optimizers")
     check = _add_command(subparsers, commands.check)
     check.add_argument(

@@ -300,7 +300,7 @@ def ui(directory: Path, port: int) -> int:
     return ExitCode.DONE
 
 
-def config(config: str, overrides: Sequence[str], address: str | None) -> int:
+def config(config: str, overrides: Sequence[str], address: str | None, out: Path | None = None) -> int:
     """Print a configuration with every default, explained, and its cost; it is planned as by run."""
     from fmnas.platform.config.load import load_config
     from fmnas.platform.config.reference import to_commented_yaml

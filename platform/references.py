@@ -135,11 +135,16 @@ def is_registered(use: str) -> bool:
     return use in _replacements.get()
 
 
-def find_names(module: str, kind: Any) -> list[str]:
-    """The first name of each public object of a kind in a module or file. Raises ConfigError as import_reference."""
+def find_names(module: str, kind: Any, defined_there: bool = False) -> list[str]:
+    """The first name of each public object of a kind in a module or file. Raises ConfigError as import_reference.
+
+    defined_there: whether to leave out classes and functions that it imports.
+    """
     names: dict[int, str] = {}
-    for name, value in vars(_import_module(module)).items():
-        if not name.startswith("_") and isinstance(value, kind):
+    namespace = _import_module(module)
+    for name, value in vars(namespace).items():
+        is_imported = defined_there and getattr(value, "__module__", None) != namespace.__name__
+        if not name.startswith("_") and isinstance(value, kind) and not is_imported:
             names.setdefault(id(value), name)
     return list(names.values())
 

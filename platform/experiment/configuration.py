@@ -22,7 +22,7 @@ from fmnas.platform.errors import ConfigError, RunDirectoryError, legible, trunc
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
 from fmnas.platform.problems import is_user_defined
-from fmnas.platform.references import IN_MEMORY, RECORDED, split_reference
+from fmnas.platform.references import IN_MEMORY, RECORDED, import_reference, split_reference
 
 MUTABLE_KEYS = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """Keys that a resume may change: where and how fast trials run, and which differences a report tests.
@@ -44,7 +44,7 @@ def config_events(events: Sequence[Event]) -> list[Begun | Extended]:
 
 def recorded_configs(directory: RunDirectory, events: Sequence[Event]) -> list[Config]:
     """Return the configuration at the beginning and after each extension. Raises ConfigError for an invalid one."""
-    return [check_config(dict(event.config), str(directory.journal), RESTORE_HINT) for event in config_events(events)]
+    return [_check_kept(event.config, directory.journal) for event in config_events(events)]
 
 
 def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
@@ -56,7 +56,7 @@ def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
     data, latest = _read_yaml(directory), recorded[-1]
     if data is None:
         return latest
-    config = check_config(data, str(directory.config), RESTORE_HINT)
+    config = _check_kept(data, directory.config)
     if any(not _fixed_differences(earlier, config) for earlier in recorded[:-1]):
         return config.model_copy(update={key: getattr(latest, key) for key in ("repeats", "budget", "optimizers")})
     if changed := _fixed_differences(latest, config):
@@ -67,6 +67,13 @@ def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
             format_problems(f"{directory.config} was changed", lines, f"Restore the file. {EXTEND_HINT}")
         )
     return config
+
+
+def _check_kept(data: Mapping[str, Any], place: Path) -> Config:
+    """Return the configuration that a file of a run directory has. Raises ConfigError, which says how to restore it."""
+    if split_reference(str(data.get("problem")))[0] == IN_MEMORY:
+        import_reference(str(data["problem"]))  # raises, with the call to repeat, if the function is not in memory
+    return check_config(dict(data), str(place), RESTORE_HINT)
 
 
 def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Config:
@@ -89,6 +96,14 @@ def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Con
             for i, (label, entry) in enumerate(zip(labels, entries, strict=True))
             if label not in [*present] or label not in labels[i + 1 :]
         ]
+    was, now = flatten(config), flatten(data)
+    lowered = [
+        f"{key} = {now[key]}: cannot be lowered from {was[key]}"
+        for key in ("repeats", "budget.evaluations")
+        if isinstance(now.get(key), int) and now[key] < was[key]
+    ]
+    if lowered:  # before a check says how much the rest of the configuration would need
+        raise ConfigError(format_problems(place, lowered, EXTEND_HINT))
     after = check_config(data, place, EXTEND_HINT)
     check_extension(config, after, root)
     added = [entry for entry in after.optimizers if entry.label not in present]
@@ -142,7 +157,7 @@ def require_tracking(tracking: TrackingConfig, directory: RunDirectory) -> None:
 def save_config(config: Config, directory: RunDirectory) -> None:
     """Write config.yaml, unless it holds just this configuration."""
     data = _read_yaml(directory)
-    if data is None or check_config(data, str(directory.config), RESTORE_HINT) != config:
+    if data is None or _check_kept(data, directory.config) != config:
         write_text(directory.config, config.to_yaml())
 
 

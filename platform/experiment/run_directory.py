@@ -163,7 +163,9 @@ def readable(path: Path, how: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        name = Path(error.filename or path).name
+        reading = f"reading {name} failed; " if name != path.name else ""
         raise RunDirectoryError(
-            f"directory {truncate(str(path))} cannot be accessed ({error.strerror}): choose one that you can access "
-            f"{how}".rstrip()
+            f"directory {truncate(str(path))} cannot be accessed ({error.strerror}): {reading}choose one that you can "
+            f"access {how}".rstrip()
         ) from None

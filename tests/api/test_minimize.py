@@ -290,6 +290,7 @@ def test_its_directory_can_be_read_but_not_resumed_without_the_function(
     message = capsys.readouterr().err
     assert "bowl" in message
     assert "out=DIR" in message
+    assert "restore" not in message, "that would not help"
     assert (kept / "journal.jsonl").read_bytes() == before
 
 

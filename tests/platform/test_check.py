@@ -125,6 +125,14 @@ def test_one_that_keeps_every_rule(mine: Path, capfd: pytest.CaptureFixture[str]
     assert f"0 of {LINES} rules broken" in last
 
 
+def test_a_file_without_a_name_is_answered_with_its_names(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(mine)]) == 2
+    message = capsys.readouterr().err
+    assert f"{mine}:NAME" in message
+    assert "Mine" in message
+    assert "Optimizer" not in message, "it is imported there"
+
+
 @pytest.mark.parametrize(
     ("use", "option", "words"),
     [

@@ -288,6 +288,12 @@ def test_without_a_directory_it_is_the_latest_one(
         ([], ["usage: fmnas", "COMMAND", "retrain", "doctor"]),
         (["rnu"], ["rnu", "'run'"]),
         (["list", "optimizer"], ["'optimizers'"]),
+        (["list"], ["required: problems|optimizers|configs|observers"]),
+        (
+            ["run", "smoke", "--progres-s", "quiet"],
+            ["usage: fmnas run", "--progres-s", "unknown option", "'--progress'"],
+        ),
+        (["status", "--xyz"], ["usage: fmnas status", "unknown", "--xyz"]),
         (["ui", "--port", "0"], ["'0'", "65535"]),
         (["retrain", "--epochs", "0"], ["--epochs", "'0'"]),
         (["check", "random", "--seconds", "x"], ["'x'"]),
@@ -300,6 +306,24 @@ def test_wrong_arguments_show_what_is_allowed(arguments: list[str], words: list[
     output = capsys.readouterr()
     assert output.out == ""
     assert all(word in output.err for word in words)
+
+
+def test_a_configuration_is_planned_with_the_arguments_of_run(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["config", "smoke", "--out", str(tmp_path / "run")]) == 0
+    assert "evaluations" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_export_to_a_file_is_told_of_the_url(small: Path, capsys: Capture) -> None:
+    assert "sqlite:///" in run_refused(["export", str(small), "--optuna", "studies.db"], capsys)
+
+
+def test_only_what_a_stopped_run_left_may_be_deleted(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "notes.md").write_text("mine")
+    run = ["run", "smoke", *LITTLE, "--out", str(tmp_path)]
+    assert "delete" not in run_refused(run, capsys)
+    (tmp_path / "config.yaml").write_text("")
+    assert "delete it if" in run_refused(run, capsys)
 
 
 def test_the_program_is_named_by_its_path_if_the_shell_does_not_find_it(

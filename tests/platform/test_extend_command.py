@@ -51,6 +51,15 @@ def extend(run: Path, *given: str) -> int:
     return main(["extend", str(run), *(part for override in given for part in ("-o", override)), "--progress", "quiet"])
 
 
+@pytest.mark.parametrize("override", ["budget.evaluations=1", "repeats=0"])
+def test_what_is_lowered_is_said_first(override: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One evaluation is fewer than the initial design has, too."""
+    assert extend(run, override) == 2
+    message = capsys.readouterr().err
+    assert f"{override.replace('=', ' = ')}: cannot be lowered from" in message
+    assert "must be greater" not in message
+
+
 def files(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 

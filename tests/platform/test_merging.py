@@ -191,7 +191,8 @@ def test_problems_without_two_common_optimizers_are_refused(
 ) -> None:
     other = run("optimizers=[random]", "problem=func3c")
     assert main(["report", str(one), str(other), "--out", str(tmp_path / "all")]) == 2
-    assert "optimizers" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert all(words in message for words in ("optimizers", "func2c has random", "func3c has random"))
 
 
 def test_different_budgets_are_compared_at_the_smallest(one: Path, run: Run, tmp_path: Path) -> None:

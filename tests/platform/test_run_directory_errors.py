@@ -128,7 +128,7 @@ def test_files_that_may_not_be_read_are_not_said_to_be_missing(
         (open_folder / file_name).touch(mode=0 if file_name == name else 0o644)
     with without_root():
         message = complaint(["status", open_folder], capsys)
-    assert f"{open_folder} cannot be accessed (Permission denied)" in message
+    assert f"{open_folder} cannot be accessed (Permission denied): reading {name} failed" in message
     assert "remove" not in message
 
 
