@@ -176,11 +176,12 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     retrained = retrained_summary(context.retrained, context.hypotheses)
     points = checkpoints(curves, at, budget) if len(curves) else []
     reduced = reduced_settings(retrained, context.full_training)
-    headlines = [headline(final, tests, budget.seconds), retrained_headline(retrained)]
+    waiting = _not_begun(ledger, context)
+    headlines = [headline(final, tests, budget.seconds, waiting), retrained_headline(retrained)]
     if retrained and not reduced:  # test errors first: what a search measured is biased
         headlines = [headlines[1], f"In the search, {headlines[0]}"]
     cautions = [
-        caution(final, tests, _not_begun(ledger, context)),
+        caution(final, tests, waiting),
         wrong_minimum,
         *unused_method_warnings(list(checks.values())),
         *failure_warnings(list(checks.values())),

@@ -28,12 +28,17 @@ INTERIM_NOTE = (
 ORDER_NOTE = "The order of the means alone is not evidence."
 
 
-def headline(table: FinalTable, tests: Comparisons, seconds: float | None = None) -> str:
+def headline(table: FinalTable, tests: Comparisons, seconds: float | None = None, waiting: Sequence[str] = ()) -> str:
     """One or two sentences on a `final_table`: the lowest mean objective, its cost, and what the tests say about it.
 
-    seconds: the budget's limit, if any.
+    seconds: the budget's limit, if any. waiting: as in `caution`. While an optimizer has no mean yet, none is lowest.
     """
     ranked = {name: row for name, row in table.rows.items() if not isnan(row.mean)}
+    is_over = table.common_epochs == table.budget.epochs
+    missing = [*([] if is_over else table.rows), *waiting]
+    missing = [name for name in dict.fromkeys(missing) if name not in ranked]
+    if ranked and missing:
+        return f"No comparison yet: {join_names(missing)} without a full-fidelity result in every repeat."
     if not ranked:
         return "No comparison yet: no optimizer has a full-fidelity result in every repeat."
     leader, first = next(iter(ranked.items()))

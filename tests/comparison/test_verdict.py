@@ -217,6 +217,20 @@ def test_the_cost_of_a_problem_without_epochs_is_in_evaluations():
         assert other not in said
 
 
+def test_no_optimizer_is_the_best_while_another_has_no_mean(make_table):
+    """As after Ctrl-C: of b, one repeat has no full result by then; of c, nothing has begun."""
+    early = make_table({("a", 0): [1.0, 0.5], ("a", 1): [1.0], ("b", 0): [2.0], ("b", 1): [{"status": "failed"}]})
+    first, _ = texts_of(early)
+    assert first.startswith("No comparison yet: b ")
+    done = make_table({(name, repeat): [1.0, 2.0, 3.0] for name in "ab" for repeat in range(2)})
+    runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in "abc" for r in range(2)]
+    context = ReportContext("n", "p", BUDGET, {}, "", runs=runs)
+    curves, ledger = anytime_curves(done, BUDGET), ledger_table(done, BUDGET)
+    assert summarise(done, curves, ledger, context).headline.startswith("No comparison yet: c ")
+    over = summarise(done, curves, ledger, replace(context, runs=runs[:4]))
+    assert "objective: 1.000" in over.headline
+
+
 def test_without_results(make_table):
     first, second = texts_of(make_table({("a", 0): [{"status": "failed"}] * 3, ("b", 0): [{"epochs": 5}] * 15}))
     assert first.startswith("No comparison yet")
