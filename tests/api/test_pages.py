@@ -74,6 +74,7 @@ def test_the_page_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.Mo
         exec(block, names)
     assert names["again"].objective == names["result"].objective
     assert names["both"].best().objective == names["more"].objective
+    assert names["rebuilt"].ask() == names["opt"].ask()
     assert (len(names["result"].trials), len(names["more"].trials)) == (8, 12)
 
 
