@@ -67,7 +67,7 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
     function: Function | Problem,
     space: Space | Iterable[Variable] | None = None,
     evaluations: int = 50,
-    optimizer: str = "bo-fm",
+    optimizer: str | Callable[..., Any] = "bo-fm",
     seed: int = 0,
     out: str | Path | None = None,
     progress: bool = False,
@@ -79,8 +79,8 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
 
     function: may take epochs, seed and report by name, see `objective`; or a problem made with `objective`, which has
     its space.
-    optimizer: one of `fmnas list optimizers`, or a custom one as "MODULE:CLASS" or "FILE.py:CLASS". options: of the
-    optimizer; and warm_start, the out=DIR of an earlier call with this function and space, whose results it begins
+    optimizer: one of `fmnas list optimizers`, or a custom one: its class or function, or "FILE.py:CLASS". options: of
+    the optimizer; and warm_start, the out=DIR of an earlier call with this function and space, whose results it begins
     with, and which count as evaluations.
     out: a run directory, of which `fmnas report` makes a page; None keeps nothing. Calling again with the directory of
     an earlier call and the same arguments resumes it, or returns its results; more evaluations extend it. A warning is
@@ -99,16 +99,16 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
     if reserved := [name for name in ("name", "use", "label", "concurrency", "options") if name in options]:
         raise ConfigError(f"{', '.join(reserved)}: cannot be set; options are those of {optimizer}, and warm_start")
     task = _as_problem(function, space)
-    called = (function.function or function) if isinstance(function, Problem) else function
-    title = str(getattr(called, "__name__", type(called).__name__)).strip("<>")
+    title = _name_of(function)
     reference = f"{IN_MEMORY}:{title}"
+    entry, targets = _as_entry(optimizer)
     plain = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
-    with place as folder, replace_references({reference: task}):
+    with place as folder, replace_references({**targets, reference: task}):
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{title}")[:100],
             "problem": reference,
-            "optimizers": [{"name": optimizer, **plain}],
+            "optimizers": [{**entry, **plain}],
             "seed": seed,
             "initial_design": initial_design,
             "budget": {"evaluations": evaluations},
@@ -126,6 +126,25 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
     return MinimizeResult(best.configuration, best.objective, reason, results)
 
 
+def _name_of(called: Any) -> str:
+    """Return the name of a class, of a function, or of a problem's function."""
+    called = (called.function or called) if isinstance(called, Problem) else called
+    return str(getattr(called, "__name__", type(called).__name__)).strip("<>")
+
+
+def _as_entry(optimizer: Any) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the optimizer's entry in a configuration, and by reference what is not in a file."""
+    from fmnas.platform.references import IN_MEMORY
+
+    if isinstance(optimizer, str):
+        return {"name": optimizer}, {}
+    if not callable(optimizer):
+        raise ConfigError(f"optimizer = {optimizer!r}: it must be a name, or a class or function make(space, seed)")
+    name = _name_of(optimizer)
+    use = f"{IN_MEMORY}:optimizer {name}"
+    return {"name": name, "use": use}, {use: optimizer}
+
+
 def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] | None) -> Problem:
     if isinstance(function, Problem):
         if space is not None:
@@ -139,6 +158,7 @@ def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] 
 def _name_arguments(message: str) -> str:
     """Replace configuration keys in a message by the arguments that set them."""
     named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
+    named = re.sub(r"'?<minimize>:optimizer (\w+)'?", r"\1", named)
     named = re.sub(r"\boptimizer\.(\w+): unknown key; allowed are (.*)", _explain_unknown, named)
     return "\n".join(dict.fromkeys(named.splitlines()))  # two keys may follow from one argument
 

@@ -5,7 +5,7 @@
             check_options(type(self), rate=rate, rule=rule)
 
 The annotations say what is allowed: `check_options` checks a call. A configuration is checked against those of the
-registry's optimizers, whose options all have defaults; options of a user-defined one are checked by its constructor.
+registry's optimizers, whose options all have defaults; of a user-defined one, names and plain types are checked.
 """
 
 import inspect

@@ -49,17 +49,17 @@ class OptimizerEntry:
     @cached_property
     def optimizer(self) -> type[Optimizer]:
         """The class. Raises ConfigError if the reference names something else, or nothing."""
-        target, _ = self._found
-        if isabstract(target):
-            raise ConfigError(f"{self.use} is abstract: implement {', '.join(sorted(target.__abstractmethods__))}")
-        return _as_optimizer_class(target, self.use)
+        if isabstract(self._target):
+            raise ConfigError(
+                f"{self.use} is abstract: implement {', '.join(sorted(self._target.__abstractmethods__))}"
+            )
+        return _as_optimizer_class(self._target, self.use)
 
     @cached_property
-    def _found(self) -> tuple[Any, bool]:
-        """What the reference names, and whether it is imported, not in memory. Raises ConfigError if it is nothing."""
-        is_imported = not is_registered(self.use)
-        is_short = self.use.startswith(OPTUNA) and is_imported
-        return import_reference(OPTUNA_SAMPLERS + self.use.removeprefix(OPTUNA) if is_short else self.use), is_imported
+    def _target(self) -> Any:
+        """What the reference names. Raises ConfigError if it is nothing."""
+        is_short = self.use.startswith(OPTUNA) and not is_registered(self.use)
+        return import_reference(OPTUNA_SAMPLERS + self.use.removeprefix(OPTUNA) if is_short else self.use)
 
     @cached_property
     def is_own(self) -> bool:
@@ -75,7 +75,7 @@ class OptimizerEntry:
         from pydantic import ConfigDict, create_model
 
         is_own = self.is_own
-        options = get_options(self.optimizer).values() if is_own else _find_user_options(self.optimizer, self._found[0])
+        options = get_options(self.optimizer).values() if is_own else _find_user_options(self.optimizer, self._target)
         fields: dict[str, Any] = {
             option.name: (
                 yaml_types(option.annotation) if is_own else _plain_type(option),
@@ -105,12 +105,10 @@ class OptimizerEntry:
 
         Raises pydantic's ValidationError for a wrong option, and OptimizerError for a combination that is not allowed.
         """
+        validated = self.options.model_validate(dict(options))
         if self.is_own:
-            validated = dict(self.options.model_validate(dict(options)))
             self.optimizer.check_combination(options)
-            return validated
-        if self._found[1]:  # in memory is a placeholder of a run directory, without names of options
-            self.options.model_validate(dict(options))
+            return dict(validated)
         defaults = {name: option.default for name, option in get_options(self.optimizer).items()}
         return {name: value for name, value in {**defaults, **options}.items() if value is not Parameter.empty}
 

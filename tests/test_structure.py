@@ -45,15 +45,15 @@ LINE_BUDGETS = {
     "integrations": 984,
     "testing": 440,
     "comparison": 4_521,
-    "platform": 11_030,
+    "platform": 11_033,
     "platform/config": 1_310,
     "platform/display": 874,
-    "platform/experiment": 2_468,
+    "platform/experiment": 2_472,
     "platform/mlflow": 1_040,
     "platform/report": 706,
     "platform/runner": 853,
     "platform/workers": 1_408,
-    "api": 430,
+    "api": 450,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))

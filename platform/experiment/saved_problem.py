@@ -57,8 +57,7 @@ def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> No
 
 def load_space(directory: RunDirectory) -> Space | None:
     """Return the space of a problem that was passed to `minimize`; None otherwise. Raises RunDirectoryError."""
-    tasks = [thing for name, thing in _load(directory).items() if split_reference(name)[0] == IN_MEMORY]
-    return tasks[0].space if tasks else None
+    return next((task.space for task in _load_in_memory(directory).values()), None)
 
 
 def placeholder_problem(directory: RunDirectory) -> AbstractContextManager[None]:
@@ -66,10 +65,8 @@ def placeholder_problem(directory: RunDirectory) -> AbstractContextManager[None]
 
     Raises RunDirectoryError if problem.json cannot be read.
     """
-    saved = _load(directory).items()
-    return replace_references(
-        {name: thing for name, thing in saved if split_reference(name)[0] == IN_MEMORY and not is_registered(name)}
-    )
+    saved = _load_in_memory(directory)
+    return replace_references({name: task for name, task in saved.items() if not is_registered(name)})
 
 
 def placeholders(directory: RunDirectory, events: Sequence[Event]) -> AbstractContextManager[None]:
@@ -117,6 +114,12 @@ def _load(directory: RunDirectory) -> dict[str, Any]:
         ) from None
 
 
+def _load_in_memory(directory: RunDirectory) -> dict[str, Problem]:
+    """Return import reference -> placeholder of the problem that was passed to `minimize`; empty if none was."""
+    saved = _load(directory).items()
+    return {name: task for name, task in saved if split_reference(name)[0] == IN_MEMORY and isinstance(task, Problem)}
+
+
 def _load_problem(name: str, saved: Mapping[str, Any]) -> Problem | ConfigurableProblem:
     def build(data: object, hardware: object) -> Never:
         raise RunDirectoryError(f"{display_name(name)}: the function is not saved: call minimize(..., out=DIR) with it")
@@ -130,7 +133,8 @@ def _load_problem(name: str, saved: Mapping[str, Any]) -> Problem | Configurable
 def _load_optimizer(saved: Mapping[str, Any]) -> type[Optimizer]:
     """Return a class whose constructor has the parameters and defaults, and which has the caveats, that were saved."""
     caveats = [(dict(settings), str(text)) for settings, text in saved["settings"]]
-    defaults = {**dict.fromkeys(saved["takes"], ()), **saved["defaults"]}
+    used = dict.fromkeys((name for settings, _ in caveats for name in settings), Parameter.empty)
+    defaults = {**used, **dict.fromkeys(saved["takes"], ()), **saved["defaults"]}
 
     class SavedOptimizer(PlaceholderOptimizer):
         chooses = str(saved["chooses"])

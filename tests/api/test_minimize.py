@@ -10,14 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import optuna
 import pytest
 from matplotlib.figure import Figure
 
 from fmnas.api import load_run, minimize
+from fmnas.optimizers import Optimizer, Suggestion
 from fmnas.platform.cli import main
 from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.provenance import hash_function
 from fmnas.search_spaces import Evaluation, FmnasError, LinearConstraint, Nominal, Real, Space, Trial
+from fmnas.search_spaces.records import MODEL, RANDOM
 from fmnas.trainers import Problem, TrainerError, objective
 
 pytestmark = pytest.mark.slow
@@ -42,6 +46,30 @@ class Counted:
         if self.calls == self._at:
             self._does()
         return bowl(configuration)
+
+
+class Seesaw(Optimizer):
+    """x = step and x = -step in turn."""
+
+    def __init__(self, space: Space, *, step: float = 1.0, **others: Any) -> None:
+        super().__init__(space, **others)
+        self.step = step
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        return Suggestion({"x": self.step * (-1) ** self._asked, "kind": "b"}, "model")
+
+
+class Above:
+    """ask and tell: x is one more than the best so far."""
+
+    def __init__(self, space: Space, seed: int, start: float = 2.0) -> None:
+        self.results = [(np.inf, start - 1.0)]
+
+    def ask(self) -> dict[str, Any]:
+        return {"x": min(self.results)[1] + 1.0, "kind": "a"}
+
+    def tell(self, configuration: dict[str, Any], value: float) -> None:
+        self.results.append((value, configuration["x"]))
 
 
 def interrupt() -> None:
@@ -310,11 +338,34 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("optimizer", "options", "origin"),
+    [(Seesaw, {"step": 0.5}, MODEL), (Above, {"start": 3.0}, MODEL), (optuna.samplers.RandomSampler, {}, RANDOM)],
+    ids=["subclass", "ask and tell", "sampler"],
+)
+def test_an_optimizer_need_not_be_in_a_file(
+    optimizer: type, options: dict[str, Any], origin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = {"space": SPACE, "optimizer": optimizer, "out": tmp_path / "mine", "initial_design": 2, **options}
+    before = minimize(bowl, evaluations=5, **same)
+    after = minimize(bowl, evaluations=8, **same)
+    assert list(after.trials["x"][:5]) == list(before.trials["x"])
+    assert set(after.trials["origin"][2:]) == {origin}
+    minimize(bowl, SPACE, 8, "random", out=tmp_path / "random", initial_design=2)
+    results = load_run(tmp_path / "mine", tmp_path / "random")
+    assert set(results.summary.optimizers) == {optimizer.__name__, "random"}
+    assert main(["resume", str(tmp_path / "mine")]) == 2
+    assert "call minimize again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"evaluations": 0}, r"  evaluations = 0"),
         ({"optimizer": "bofm"}, r"  optimizer = 'bofm': .*bo-fm"),
-        ({"optimizer": int}, r"^[^\n]*\n  optimizer = <class 'int'>[^\n]*\n[^\n]*$"),
+        ({"optimizer": int}, r"^[^\n]*\n  optimizer = int: [^\n]*make\(space, seed\)[^\n]*\n[^\n]*$"),
+        ({"optimizer": 3}, r"optimizer = 3: .*make\(space, seed\)"),
+        ({"optimizer": Seesaw, "stp": 3}, "optimizer.stp: .*did you mean step"),
+        ({"optimizer": Seesaw, "step": "far"}, "optimizer.step = 'far'"),
         ({"populaton": 4}, r"optimizer\.populaton: unknown key; allowed are warm_start; .*evaluations, "),
         ({"optimiser": "tpe"}, r"\n  optimiser: .*did you mean optimizer\?"),
         ({"optimizer": "regularized-evolution", "populaton": 4}, r"populaton: .*did you mean population\?"),
