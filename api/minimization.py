@@ -23,7 +23,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory, new_run_direct
 from fmnas.platform.problems import display_name
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 from fmnas.search_spaces import Space
-from fmnas.search_spaces.variables import Variable
+from fmnas.search_spaces.variables import Variable, plain
 from fmnas.trainers import Problem, TrainerError, objective
 
 if TYPE_CHECKING:
@@ -97,16 +97,16 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
     from fmnas.platform.references import IN_MEMORY, replace_references
 
     if reserved := [name for name in ("name", "use", "label", "concurrency", "options") if name in options]:
-        raise ConfigError(f"{', '.join(reserved)}: cannot be set; options are those of {optimizer}, and warm_start")
+        raise ConfigError(f"{', '.join(reserved)}: cannot be set; options are the optimizer's, and warm_start")
     task = _as_problem(function, space)
     title = _name_of(function)
     reference = f"{IN_MEMORY}:{title}"
     entry, targets = _as_entry(optimizer)
-    plain = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
+    plain = {key: _as_plain(key, value) for key, value in options.items()}
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
     with place as folder, replace_references({**targets, reference: task}):
         settings = {
-            "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{title}")[:100],
+            "name": _as_label(f"minimize-{title}", 100),
             "problem": reference,
             "optimizers": [{**entry, **plain}],
             "seed": seed,
@@ -119,7 +119,7 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
             config = check_config(settings, "fmnas.api.minimize", CALL_HINT)
             results, reason = _search(config, task, Path(folder), progress, initial_design)
         except ConfigError as error:
-            raise ConfigError(_name_arguments(str(error))) from None
+            raise ConfigError(_name_arguments(str(error), options)) from None
     best = results.best()
     if reason:
         warnings.warn(reason, stacklevel=2)
@@ -127,8 +127,9 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
 
 
 def _name_of(called: Any) -> str:
-    """Return the name of a class, of a function, or of a problem's function."""
+    """Return the name of a class, of a function, or of a problem's function; of a partial, that of its function."""
     called = (called.function or called) if isinstance(called, Problem) else called
+    called = called.func if isinstance(called, partial) else called
     return str(getattr(called, "__name__", type(called).__name__)).strip("<>")
 
 
@@ -142,7 +143,24 @@ def _as_entry(optimizer: Any) -> tuple[dict[str, str], dict[str, Any]]:
         raise ConfigError(f"optimizer = {optimizer!r}: it must be a name, or a class or function make(space, seed)")
     name = _name_of(optimizer)
     use = f"{IN_MEMORY}:optimizer {name}"
-    return {"name": name, "use": use}, {use: optimizer}
+    return {"name": name, "use": use, "label": _as_label(name, 40) or "optimizer"}, {use: optimizer}
+
+
+def _as_label(name: str, length: int) -> str:
+    """Return a name without the characters that a label cannot have, shortened."""
+    return re.sub(r"[^A-Za-z0-9._-]", "", name)[:length]
+
+
+def _as_plain(name: str, value: Any) -> Any:
+    """Return an option as a configuration can hold it. Raises ConfigError for an object."""
+    value = str(value) if isinstance(value, Path) else plain(value)
+    items = value if isinstance(value, list | tuple) else [value]
+    if not all(item is None or isinstance(item, bool | int | float | str | dict | list | tuple) for item in items):
+        raise ConfigError(
+            f"{name} = {value!r}: options are recorded, so they must be numbers, texts, True, False, None or lists of "
+            "these; set an object in a function make(space, seed)"
+        )
+    return value
 
 
 def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] | None) -> Problem:
@@ -155,23 +173,19 @@ def _as_problem(function: Function | Problem, space: Space | Iterable[Variable] 
     return objective(space)(function)
 
 
-def _name_arguments(message: str) -> str:
-    """Replace configuration keys in a message by the arguments that set them."""
-    named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
-    named = re.sub(r"'?<minimize>:optimizer (\w+)'?", r"\1", named)
-    named = re.sub(r"\boptimizer\.(\w+): unknown key; allowed are (.*)", _explain_unknown, named)
-    return "\n".join(dict.fromkeys(named.splitlines()))  # two keys may follow from one argument
-
-
-def _explain_unknown(unknown: re.Match[str]) -> str:
-    """Return the line for an option that the optimizer lacks: the similar argument of `minimize`, or all."""
+def _name_arguments(message: str, options: Mapping[str, Any]) -> str:
+    """Replace configuration keys in a message by the arguments that set them; add arguments like unknown options."""
     from fmnas.platform.config.errors import suggest_similar
 
-    name, options = unknown[1], unknown[2].replace("concurrency, ", "")
-    *arguments, _ = signature(minimize).parameters
-    if hint := suggest_similar(name, arguments):
-        return f"{name}: unknown argument; {hint}"
-    return f"optimizer.{name}: unknown key; allowed are {options}; arguments of minimize are {', '.join(arguments)}"
+    named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
+    named = re.sub(r"(allowed are .*)concurrency, ", r"\1", named)  # minimize runs one trial at a time
+    named = re.sub(r"'?<minimize>:optimizer (\w+)'?", r"\1", named)
+    hints = {name: suggest_similar(name, list(signature(minimize).parameters)[:-1]) for name in options}
+    lines = [
+        *named.splitlines(),
+        *(f"{name} is not an argument of minimize: {hint}" for name, hint in hints.items() if hint),
+    ]
+    return "\n".join(dict.fromkeys(lines))  # two keys may follow from one argument
 
 
 def _search(
@@ -234,9 +248,12 @@ def _continue_with(config: "Config", root: Path, initial_design: int | None, bef
     may_change = [*MUTABLE_KEYS, "name", "optimizers.0.label"]  # the last two follow from the function and optimizer
     if after.budget.evaluations > before.budget.evaluations:
         may_change.append("budget.evaluations")
+    changes = diff(before, after)
+    if "optimizers.0.name" in changes:
+        may_change.append("optimizers.0.use")  # follows from the name
     changed = "".join(
-        f"  {'function' if key == 'problem' else _name_arguments(key)} = {now}: cannot change; it has {earlier}\n"
-        for key, (earlier, now) in diff(before, after).items()
+        f"  {'function' if key == 'problem' else _name_arguments(key, {})} = {now}: cannot change; it has {earlier}\n"
+        for key, (earlier, now) in changes.items()
         if not is_under(key, may_change)
     )
     if changed:
@@ -248,25 +265,28 @@ def _continue_with(config: "Config", root: Path, initial_design: int | None, bef
 
 
 def _check_same_function(config: "Config", task: Problem, directory: RunDirectory) -> None:
-    """Raise RunDirectoryError if the directory has a different space; warn if a function of this name has changed."""
+    """Raise RunDirectoryError if the directory has a different space; warn of a function or optimizer that changed."""
     from fmnas.platform.experiment.journal import read_events
     from fmnas.platform.experiment.ledger import fold
     from fmnas.platform.experiment.provenance import PROBLEM, recorded_hashes, user_file_hashes
     from fmnas.platform.experiment.saved_problem import load_space
 
-    ledger, name = fold(read_events(directory)), display_name(config.problem)
+    ledger = fold(read_events(directory))
     if ledger.config["problem"] != config.problem:
         return  # `_continue_with` raises
     if load_space(directory) != task.space:
         raise RunDirectoryError(
             f"space: {directory.root} has results over different variables: pass the same space, or another out=DIR"
         )
-    digest = user_file_hashes(config).get(PROBLEM)
-    if digest is None:
-        caution = f"{name} has no bytecode, so it is not known whether it has changed since {directory.root} was begun"
-    elif recorded_hashes(ledger, PROBLEM) - {digest}:
-        change = f"{name} has changed since {directory.root} was begun"
-        caution = f"{change}: earlier results are kept; another out=DIR starts again"
-    else:
-        return
-    warnings.warn(caution, stacklevel=4)  # of the call of minimize
+    hashes, root = user_file_hashes(config), directory.root
+    cautions = [
+        f"{display_name(config.problem if key == PROBLEM else config.optimizers[0].name)} has changed since {root} was "
+        "begun: earlier results are kept; another out=DIR starts again"
+        for key, digest in hashes.items()
+        if recorded_hashes(ledger, key) - {digest}
+    ]
+    if PROBLEM not in hashes:
+        name = display_name(config.problem)
+        cautions.append(f"{name} has no bytecode, so it is not known whether it has changed since {root} was begun")
+    for caution in cautions:
+        warnings.warn(caution, stacklevel=4)  # of the call of minimize

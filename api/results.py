@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
     from fmnas.platform.report.merge import load_report_input
 
     for entry in (directory, *more):
-        if not isinstance(entry, str | Path):
+        if not isinstance(entry, str | PathLike):
             raise RunDirectoryError(
                 f"{entry!r} is not a path: pass each run directory as an argument, load_run('a', 'b')"
             )

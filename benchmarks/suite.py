@@ -3,6 +3,7 @@
     python benchmarks/suite.py run FILE [--half design|validation] [--methods bo-fm tpe ...] [--seeds N]
         [--evaluations N] [--workers W] [--noise SHARE] [--jobs J] [--seeds-from FILE]
     python benchmarks/suite.py table FILE [FILE ...] [--reference METHOD] [--methods METHOD ...]
+    python benchmarks/suite.py worth FILE PARALLEL
 
 The halves were fixed by name before the suite was run; the problems that are not of suite_functions.py had been run
 before, with earlier defaults of BO-FM. Each run starts from ten random points, the same for all methods. --workers:
@@ -16,6 +17,9 @@ problems of log10 of the normalised regret, and of the share of runs in which it
 the sign-flip tests of the reference against each other method, stratified by problem, with Holm's correction; and the
 mean CPU-seconds of all `ask` of a run. The regret is 1 at the mean of these runs at the first checkpoint, and 0 at the
 minimum or, where that is unknown, at the lowest value of these runs: it depends on which methods are in the table.
+
+`worth` prints in how many runs of PARALLEL, with several workers, the objective after 100 evaluations is lower than,
+equal to and higher than that of the same run of FILE, with one, at each checkpoint up to 100.
 """
 
 import argparse
@@ -317,6 +321,18 @@ def lines_of_seconds(runs: Sequence[Run]) -> Iterator[str]:
     yield from (f"| {method} | {mean:.2f} |" for method, mean in seconds.items())
 
 
+def lines_of_worth(sequential: Sequence[Run], parallel: Sequence[Run]) -> Iterator[str]:
+    """A line per method: at 100 evaluations of the parallel runs against each checkpoint of the sequential ones."""
+    last, others = CHECKPOINTS.index(100), {run.key: run for run in sequential}
+    for method in dict.fromkeys(run.method for run in parallel):
+        pairs = [(run, others[run.key]) for run in parallel if run.method == method and run.key in others]
+        for at, checkpoint in enumerate(CHECKPOINTS[: last + 1]):
+            signs = [float(np.sign(run.values[last] - other.values[at])) for run, other in pairs]
+            counts = ", ".join(str(signs.count(sign)) for sign in (-1.0, 0.0, 1.0))
+            many = f"{method}, {pairs[0][0].workers} workers"
+            yield f"{many}, than at {checkpoint} with one: lower, equal, higher {counts}"
+
+
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of a set of runs."""
     parser.add_argument("file", type=Path)
@@ -341,7 +357,13 @@ def main() -> None:
     table.add_argument("files", type=Path, nargs="+")
     table.add_argument("--methods", nargs="+", help="all if left out")
     table.add_argument("--reference", help="the method that is tested; bo-fm, or bofm_parts.py's default, if left out")
+    worth = commands.add_parser("worth")
+    worth.add_argument("sequential", type=Path)
+    worth.add_argument("parallel", type=Path)
     arguments = parser.parse_args()
+    if arguments.command == "worth":
+        print("\n".join(lines_of_worth(read_runs(arguments.sequential), read_runs(arguments.parallel))))
+        return
     if arguments.command == "table":
         methods = arguments.methods
         runs = [run for path in arguments.files for run in read_runs(path) if not methods or run.method in methods]

@@ -55,9 +55,9 @@ class BayesianOptimizer(Optimizer):
 
     Pending and forgotten trials enter the model with their predicted values, and the incumbent is the lowest of all
     values (the kriging believer of Ginsbourger et al. 2010): any number of trials may be pending, and no configuration
-    is suggested twice while another is found. Each fit also starts from the previous optimum, which a trial's memo
-    stores so that a replay repeats every fit. If no model can be fitted, the suggestion is random, and the trial's note
-    says why.
+    is suggested twice unless the search finds no new one. Each fit also starts from the previous optimum, which a
+    trial's memo stores so that a replay repeats every fit. If no model can be fitted, the suggestion is random, and the
+    trial's note says why.
     """
 
     settings: ModelSettings = ModelSettings()

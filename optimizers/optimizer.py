@@ -225,8 +225,8 @@ def _check_integer(name: str, value: Any, least: int) -> None:
 
 def _as_objective(value: Any) -> float:
     """Convert a number, also of numpy or torch, to float. Raises OptimizerError for other values."""
-    if not isinstance(value, str):
-        with suppress(TypeError, ValueError):
+    if not isinstance(value, str | bytes):
+        with suppress(TypeError, ValueError, OverflowError):
             return float(value)
     raise OptimizerError(f"objective = {value!r}: it must be a number or an Evaluation")
 
@@ -242,7 +242,10 @@ def _as_int(name: str, value: Any) -> int | None:
 
 
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:
-    """Return `count` uniform configurations, distinct until MAX_DRAWS find none; equal seeds give equal designs."""
+    """Return `count` uniform configurations, none twice unless MAX_DRAWS draws find no new one.
+
+    Equal seeds give equal designs.
+    """
     rng = np.random.default_rng([seed, 0, 0x1D])  # three numbers: distinct from the seeds of all asks
     design: list[Configuration] = []
     codes: set[bytes] = set()

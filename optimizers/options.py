@@ -30,6 +30,14 @@ BOUNDS = {
 }
 
 
+def read_signature(called: Callable[..., Any]) -> inspect.Signature:
+    """The signature with annotations as objects or, if one has a name that only a type checker knows, as texts."""
+    try:
+        return inspect.signature(called, eval_str=True)
+    except Exception:
+        return inspect.signature(called)
+
+
 @cache
 def get_parameters(called: type[object]) -> Mapping[str, Parameter]:
     """The keyword-only parameters of the constructor; with those of its bases if it passes `**others` on."""
@@ -37,11 +45,7 @@ def get_parameters(called: type[object]) -> Mapping[str, Parameter]:
     for base in called.__mro__:
         if "__init__" not in vars(base):
             continue
-        try:
-            signature = inspect.signature(vars(base)["__init__"], eval_str=True)
-        except Exception:  # an annotation has a name that only a type checker knows: they stay texts
-            signature = inspect.signature(vars(base)["__init__"])
-        parameters = signature.parameters.values()
+        parameters = read_signature(vars(base)["__init__"]).parameters.values()
         levels.append({p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY})
         if all(p.kind is not p.VAR_KEYWORD for p in parameters):
             break

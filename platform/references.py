@@ -103,7 +103,7 @@ def import_reference(use: str) -> Any:
     if module == IN_MEMORY:
         raise ConfigError(
             f"{name} was passed to fmnas.api.minimize and is not in a file: call minimize again with the same "
-            "function, space and out=DIR to resume it or to get its results"
+            "function, space, optimizer and out=DIR to resume it or to get its results"
         )
     if module == RECORDED:
         from fmnas.trainers.recorded import recorded_problem

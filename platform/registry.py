@@ -1,20 +1,20 @@
 """The optimizers that a configuration can name: those of fmnas, and classes or functions that references name."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import Parameter, isabstract, signature
+from inspect import Parameter, isabstract
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 from warnings import catch_warnings, simplefilter
 
-from fmnas.optimizers.optimizer import Optimizer, SearchPlan
-from fmnas.optimizers.options import PLAIN_TYPES, get_options, get_parameters, yaml_types
-from fmnas.platform.errors import ConfigError, call_user_code
+from fmnas.optimizers.optimizer import Optimizer, SearchPlan, Suggestion
+from fmnas.optimizers.options import PLAIN_TYPES, get_options, get_parameters, read_signature, yaml_types
+from fmnas.platform.errors import ConfigError, RunDirectoryError, call_user_code
 from fmnas.platform.references import import_reference, is_registered
 
 if TYPE_CHECKING:
+    import numpy as np
     from pydantic import BaseModel
 
     from fmnas.search_spaces import Configuration, Space
@@ -36,6 +36,13 @@ class OptimizerContext:
     evaluations: int
     log_objective: bool
     initial_design: "tuple[Configuration, ...]"
+
+
+class PlaceholderOptimizer(Optimizer):
+    """Takes the place of an optimizer in an experiment that is only read."""
+
+    def _suggest(self, rng: "np.random.Generator") -> Suggestion:
+        raise RunDirectoryError("this experiment was opened for reading, so its optimizers cannot be asked")
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class OptimizerEntry:
 
         Of a user-defined optimizer, the names, and the types that are plain.
         """
-        from pydantic import ConfigDict, create_model
+        from pydantic import BaseModel, ConfigDict, create_model
 
         is_own = self.is_own
         options = get_options(self.optimizer).values() if is_own else _find_user_options(self.optimizer, self._target)
@@ -82,10 +89,11 @@ class OptimizerEntry:
                 None if option.default is option.empty else option.default,  # if one is missing, the constructor fails
             )
             for option in options
-            if option.kind is not option.VAR_KEYWORD and not option.name.startswith(("_", "model_"))  # pydantic's names
+            if option.kind is not option.VAR_KEYWORD and not option.name.startswith("_")
+            if not (option.name.startswith("model_") and hasattr(BaseModel, option.name))  # pydantic's names
         }
         extra: Literal["allow", "forbid"] = "forbid" if {option.name for option in options} == set(fields) else "allow"
-        strict = ConfigDict(extra=extra, frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+        strict = ConfigDict(extra=extra, frozen=True, strict=True, allow_inf_nan=not is_own, protected_namespaces=())
         with catch_warnings():
             simplefilter("ignore")  # an option may be called copy, as a method of pydantic is
             return create_model(f"{self.optimizer.__name__}Options", __config__=strict, **fields)
@@ -105,10 +113,12 @@ class OptimizerEntry:
 
         Raises pydantic's ValidationError for a wrong option, and OptimizerError for a combination that is not allowed.
         """
-        validated = self.options.model_validate(dict(options))
         if self.is_own:
+            validated = dict(self.options.model_validate(dict(options)))
             self.optimizer.check_combination(options)
-            return dict(validated)
+            return validated
+        if not issubclass(self.optimizer, PlaceholderOptimizer):  # its options were checked before they were saved
+            self.options.model_validate(dict(options))
         defaults = {name: option.default for name, option in get_options(self.optimizer).items()}
         return {name: value for name, value in {**defaults, **options}.items() if value is not Parameter.empty}
 
@@ -145,20 +155,22 @@ def _find_user_options(optimizer: type[Optimizer], target: Any) -> list[Paramete
     from fmnas.optimizers.ask_tell import AskTellOptimizer
 
     if issubclass(optimizer, AskTellOptimizer):
-        return _find_parameters(target)[2:]
+        return _find_parameters(target, passed=2)
     if optimizer is not target:
         return [parameter for parameter in _find_parameters(target) if parameter.name != "seed"]
     constructors = [vars(base)["__init__"] for base in optimizer.__mro__[:-1] if "__init__" in vars(base)]
-    parameters = [parameter for constructor in constructors for parameter in _find_parameters(constructor)[2:]]
+    parameters = [parameter for constructor in constructors for parameter in _find_parameters(constructor, passed=2)]
     return [*(p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD), *get_options(optimizer).values()]
 
 
-def _find_parameters(called: Callable[..., Any]) -> list[Parameter]:
-    for evaluates in (True, False):  # an annotation may have a name that only a type checker knows
-        with suppress(Exception):
-            parameters = signature(called, eval_str=evaluates).parameters.values()
-            return [parameter for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
-    return [Parameter("options", Parameter.VAR_KEYWORD)]  # it has no signature
+def _find_parameters(called: Callable[..., Any], passed: int = 0) -> list[Parameter]:
+    """The parameters with names after those that are passed by position, and the one for any name."""
+    try:
+        parameters = read_signature(called).parameters.values()
+    except (TypeError, ValueError):  # it has no signature
+        return [Parameter("options", Parameter.VAR_KEYWORD)]
+    positional = [parameter for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    return [*positional[passed:], *(p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD))]
 
 
 def _plain_type(option: Parameter) -> Any:

@@ -249,8 +249,11 @@ def plain(value: Any) -> Any:
 
 
 def as_tuple(what: str, values: Any, example: str) -> tuple[Any, ...]:
-    """Return a list's values, those of numpy as Python's. Raises SpaceError with the example for anything else."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    """Return a list's values, those of numpy as Python's. Raises SpaceError with the example for anything else.
+
+    A set is refused, too: the order of its texts differs between processes.
+    """
+    if isinstance(values, str | bytes | set | frozenset) or not isinstance(values, Iterable):
         raise SpaceError(f"{what} = {values!r}: it must be a list such as {example}")
     return tuple(map(plain, values))
 

@@ -38,22 +38,22 @@ INTEGRATED = {"integrations/ray_tune.py": {"ray"}}
 READERS = {"report", "mlflow", "display"}
 """Packages of the platform that show what happened: neither `experiment` nor `runner` imports them."""
 LINE_BUDGETS = {
-    "search_spaces": 1_348,
-    "optimizers": 3_730,
+    "search_spaces": 1_351,
+    "optimizers": 3_735,
     "trainers": 5_573,
     "baselines": 5_063,
     "integrations": 984,
     "testing": 440,
     "comparison": 4_521,
-    "platform": 11_033,
+    "platform": 11_056,
     "platform/config": 1_310,
     "platform/display": 874,
-    "platform/experiment": 2_472,
+    "platform/experiment": 2_478,
     "platform/mlflow": 1_040,
-    "platform/report": 706,
+    "platform/report": 712,
     "platform/runner": 853,
     "platform/workers": 1_408,
-    "api": 450,
+    "api": 471,
 }
 """Lines of Python in each package. Lower one when a package shrinks; raise one only on purpose, and say why."""
 MODULES = sorted(path for package in DEPENDENCIES for path in (ROOT / package).rglob("*.py"))

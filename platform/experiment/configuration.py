@@ -44,7 +44,7 @@ def config_events(events: Sequence[Event]) -> list[Begun | Extended]:
 
 def recorded_configs(directory: RunDirectory, events: Sequence[Event]) -> list[Config]:
     """Return the configuration at the beginning and after each extension. Raises ConfigError for an invalid one."""
-    return [_check_kept(event.config, directory.journal) for event in config_events(events)]
+    return [check_saved_config(event.config, directory.journal) for event in config_events(events)]
 
 
 def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
@@ -56,7 +56,7 @@ def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
     data, latest = _read_yaml(directory), recorded[-1]
     if data is None:
         return latest
-    config = _check_kept(data, directory.config)
+    config = check_saved_config(data, directory.config)
     if any(not _fixed_differences(earlier, config) for earlier in recorded[:-1]):
         return config.model_copy(update={key: getattr(latest, key) for key in ("repeats", "budget", "optimizers")})
     if changed := _fixed_differences(latest, config):
@@ -69,10 +69,11 @@ def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
     return config
 
 
-def _check_kept(data: Mapping[str, Any], place: Path) -> Config:
+def check_saved_config(data: Mapping[str, Any], place: Path) -> Config:
     """Return the configuration that a file of a run directory has. Raises ConfigError, which says how to restore it."""
-    if split_reference(str(data.get("problem")))[0] == IN_MEMORY:
-        import_reference(str(data["problem"]))  # raises, with the call to repeat, if the function is not in memory
+    for use in user_references(data):
+        if split_reference(use)[0] == IN_MEMORY:
+            import_reference(use)  # raises, with the call to repeat, if it is not in memory
     return check_config(dict(data), str(place), RESTORE_HINT)
 
 
@@ -96,13 +97,9 @@ def extended_config(config: Config, overrides: Sequence[str], root: Path) -> Con
             for i, (label, entry) in enumerate(zip(labels, entries, strict=True))
             if label not in [*present] or label not in labels[i + 1 :]
         ]
-    was, now = flatten(config), flatten(data)
-    lowered = [
-        f"{key} = {now[key]}: cannot be lowered from {was[key]}"
-        for key in ("repeats", "budget.evaluations")
-        if isinstance(now.get(key), int) and now[key] < was[key]
-    ]
-    if lowered:  # before a check says how much the rest of the configuration would need
+    if lowered := list(
+        _find_lowered(config, data, ["repeats", "budget.evaluations"])
+    ):  # else a check says how much the rest of it would need
         raise ConfigError(format_problems(place, lowered, EXTEND_HINT))
     after = check_config(data, place, EXTEND_HINT)
     check_extension(config, after, root)
@@ -123,13 +120,18 @@ def check_extension(before: Config, after: Config, root: Path) -> dict[str, Any]
     return {key: [old[key], new[key]] for key in EXTENDABLE_KEYS if old[key] != new[key]}
 
 
+def _find_lowered(before: Any, after: Any, keys: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each number that may only grow and is lower; for budget.seconds, None means no limit."""
+    for key, (old, new) in diff(before, after).items():
+        if key in keys and isinstance(new, int | float) and (old is None or new < old):
+            yield f"{key} = {format_value(new)}: cannot be lowered from {format_value(old)}"
+
+
 def _find_refused_changes(before: Config, after: Config) -> Iterator[str]:
     """Yield a line for each key that neither may change nor has grown."""
+    yield from _find_lowered(before, after, EXTENDABLE_KEYS)
     for key, (old, new) in diff(before, after).items():
-        if key in EXTENDABLE_KEYS:  # for budget.seconds, None means no limit
-            if new is not None and (old is None or new < old):
-                yield f"{key} = {format_value(new)}: cannot be lowered from {format_value(old)}"
-        elif not (_may_change(key, old, new) or is_under(key, ["optimizers"])):
+        if not (key in EXTENDABLE_KEYS or _may_change(key, old, new) or is_under(key, ["optimizers"])):
             yield f"{key} = {format_value(new)}: cannot change; the experiment has {format_value(old)}"
     now = {entry.label: entry for entry in after.optimizers}
     for entry in before.optimizers:
@@ -157,7 +159,7 @@ def require_tracking(tracking: TrackingConfig, directory: RunDirectory) -> None:
 def save_config(config: Config, directory: RunDirectory) -> None:
     """Write config.yaml, unless it holds just this configuration."""
     data = _read_yaml(directory)
-    if data is None or _check_kept(data, directory.config) != config:
+    if data is None or check_saved_config(data, directory.config) != config:
         write_text(directory.config, config.to_yaml())
 
 

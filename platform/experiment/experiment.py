@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fmnas.optimizers import Optimizer, Suggestion, random_design
+from fmnas.optimizers import Optimizer, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
 from fmnas.platform.config.errors import format_value
 from fmnas.platform.config.schema import AUTHORS, Config, OptimizerConfig
-from fmnas.platform.errors import ConfigError, RunDirectoryError
+from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStart, WarmStartData
 from fmnas.platform.problems import problem
-from fmnas.platform.registry import OptimizerContext
+from fmnas.platform.registry import OptimizerContext, PlaceholderOptimizer
 from fmnas.search_spaces import Configuration, FmnasError, Subspace, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers.problem import Problem, authors_points
@@ -85,13 +85,6 @@ class Experiment:
             key, value = ("name", entry.name) if entry.use is None else ("use", entry.use)
             raise ConfigError(f"optimizers.{number}.{key} = {format_value(value)}: {error}") from error
         return SubspaceOptimizer(subspace, optimizer) if subspace.fixed else optimizer
-
-
-class PlaceholderOptimizer(Optimizer):
-    """Takes the place of an optimizer in an experiment that is only read."""
-
-    def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        raise RunDirectoryError("this experiment was opened for reading, so its optimizers cannot be asked")
 
 
 def derived_seed(*parts: int) -> int:

@@ -85,7 +85,8 @@ def check_same_data(data: Data | None, directory: RunDirectory) -> None:
 def user_file_hashes(config: Config) -> dict[str, str]:
     """Return key -> SHA-256 of every user-defined file: PROBLEM, or that of an optimizer.
 
-    A module named without its file is not hashed: it may consist of several files.
+    What was passed to `minimize` has the hash of its code. A module named without its file is not hashed: it may
+    consist of several files.
     """
     uses = {f"optimizers.{entry.label}": entry.use for entry in config.optimizers if entry.use is not None}
     files = {key: read_source_file(use) for key, use in {PROBLEM: config.problem, **uses}.items()}
@@ -93,12 +94,23 @@ def user_file_hashes(config: Config) -> dict[str, str]:
     if is_in_memory(config) and is_registered(config.problem):
         task = import_reference(config.problem)
         hashes[PROBLEM] = hash_function(task.function or task.build)
+    for key, use in uses.items():
+        if split_reference(use)[0] == IN_MEMORY and is_registered(use):
+            hashes[key] = hash_optimizer(import_reference(use))
     return {key: digest for key, digest in hashes.items() if digest}
 
 
 def is_in_memory(config: Config) -> bool:
     """Whether the problem is a function that was passed to `minimize`."""
     return split_reference(config.problem)[0] == IN_MEMORY
+
+
+def hash_optimizer(target: Any) -> str:
+    """Return the SHA-256 of a function, or of the methods of a class."""
+    if not isinstance(target, type):
+        return hash_function(target)
+    methods = [value for value in vars(target).values() if inspect.isfunction(value)]
+    return sha256(" ".join(map(hash_function, methods)).encode()).hexdigest()
 
 
 def hash_function(function: Callable[..., Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, truncate
 from fmnas.search_spaces.files import write_aside
 
-ANOTHER = "choose another: --out DIR, or out=DIR in Python"
+ANOTHER = "choose another run directory (--out DIR, or out=DIR in Python)"
 
 
 class RunDirectory:

@@ -11,19 +11,17 @@ from contextlib import AbstractContextManager
 from inspect import Parameter, Signature
 from typing import Any, Never
 
-import numpy as np
-
 from fmnas.optimizers import Optimizer
 from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.configuration import config_events, user_references
 from fmnas.platform.experiment.events import Event
-from fmnas.platform.experiment.experiment import PlaceholderOptimizer
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
 from fmnas.platform.problems import display_name, find_problem, is_user_defined
 from fmnas.platform.references import IN_MEMORY, absolute_reference, is_registered, replace_references, split_reference
-from fmnas.platform.registry import OptimizerEntry
+from fmnas.platform.registry import OptimizerEntry, PlaceholderOptimizer
 from fmnas.search_spaces import FmnasError, Space
+from fmnas.search_spaces.variables import plain
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 
 SAVED_FIELDS = (
@@ -44,7 +42,7 @@ def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> No
     row = find_problem(config.problem)
     if is_user_defined(config.problem) and row is not None:
         data |= {"name": display_name(config.problem), "space": task.space.to_dict()}
-        data |= {key: _to_builtin(getattr(task, key)) for key in SAVED_FIELDS}
+        data |= {key: plain(getattr(task, key)) for key in SAVED_FIELDS}
         if isinstance(row.target, ConfigurableProblem):
             data["settable"] = {key: value for key, value in vars(row.target).items() if key != "make"}
     optimizers: dict[str, Any] = {}
@@ -95,10 +93,6 @@ def _describe_optimizer(entry: OptimizerEntry) -> dict[str, Any]:
     }
 
 
-def _to_builtin(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _load(directory: RunDirectory) -> dict[str, Any]:
     """Return import reference -> placeholder; empty if there is no problem.json."""
     try:
@@ -133,8 +127,7 @@ def _load_problem(name: str, saved: Mapping[str, Any]) -> Problem | Configurable
 def _load_optimizer(saved: Mapping[str, Any]) -> type[Optimizer]:
     """Return a class whose constructor has the parameters and defaults, and which has the caveats, that were saved."""
     caveats = [(dict(settings), str(text)) for settings, text in saved["settings"]]
-    used = dict.fromkeys((name for settings, _ in caveats for name in settings), Parameter.empty)
-    defaults = {**used, **dict.fromkeys(saved["takes"], ()), **saved["defaults"]}
+    defaults = {**dict.fromkeys(saved["takes"], ()), **saved["defaults"]}
 
     class SavedOptimizer(PlaceholderOptimizer):
         chooses = str(saved["chooses"])

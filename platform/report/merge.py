@@ -148,9 +148,15 @@ def _check_comparable(sources: Sequence[ReportSource]) -> None:
 
 
 def _check_same_function(first: ReportSource, other: ReportSource) -> None:
-    """Raise RunDirectoryError if two directories of `minimize` are known to be of different functions of one name."""
+    """Raise RunDirectoryError if two directories of `minimize` are known to be of different functions of one name.
+
+    Other versions of Python have other bytecode: then a remark is all that can be said.
+    """
     ours, theirs = (recorded_hashes(source.state.ledger, PROBLEM) for source in (first, other))
-    if ours and theirs and not ours & theirs:
+    versions = {
+        driver.software.python.rpartition(".")[0] for source in (first, other) for driver in source.state.ledger.drivers
+    }
+    if ours and theirs and not ours & theirs and len(versions) == 1:
         raise RunDirectoryError(
             f"{display_name(first.state.config.problem)} is a different function in {first.directory.root} and in "
             f"{other.directory.root}: report them one by one, or minimize one function in both"
@@ -164,8 +170,8 @@ def _design_advice(first: ReportSource, other: ReportSource) -> str:
     if points == more.state.config.initial_design:
         return ""
     return (
-        f"Run the one in {more.directory.root} again with -o initial_design={points}, or initial_design={points!r} in "
-        "`minimize`: by default the number follows from the evaluations. Or: "
+        f"Run the one in {more.directory.root} again, into another directory, with -o initial_design={points}, or "
+        f"initial_design={points!r} in `minimize`: by default the number follows from the evaluations.\n"
     )
 
 

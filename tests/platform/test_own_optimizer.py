@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fmnas.api import load_run
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
@@ -188,8 +189,13 @@ class Typed(Halving):
 
 
 def anything(space, seed, **options):
-    assert options == {"whatever": 5}
+    assert options in ({"whatever": 5}, {"max-depth": 3, "lambda": 2})
     return Climb(space, seed)
+
+
+def starred(*arguments, **options):
+    assert options == {"whatever": 5}
+    return Climb(*arguments)
 
 
 class Unseeded(Climb):
@@ -454,6 +460,14 @@ def test_a_wrong_option_is_refused_by_its_key_before_a_trial(
     assert all(line in str(caught.value) for line in lines)
 
 
+def test_a_directory_can_be_read_whatever_options_are_called(
+    tmp_path: Path, mine: Path, run_own: Callable[..., int]
+) -> None:
+    entry = {"name": "mine", "use": f"{mine}:anything", "max-depth": 3, "lambda": 2}
+    assert run_own(tmp_path, entry, "random") == 0
+    assert set(load_run(tmp_path / "run").summary.optimizers) == {"mine", "random"}
+
+
 @pytest.mark.parametrize(
     ("use", "options"),
     [
@@ -461,6 +475,9 @@ def test_a_wrong_option_is_refused_by_its_key_before_a_trial(
         ("{mine}:Climb", {"rate": 0}),
         ("{mine}:Typed", {"rule": "b", "steps": None, "values": [1, 2], "copy": 3, "limit": None}),
         ("{mine}:anything", {"whatever": 5}),
+        ("{mine}:anything", {"max-depth": 3, "lambda": 2}),
+        ("{mine}:starred", {"whatever": 5}),
+        ("{mine}:Typed", {"limit": float("inf")}),
         ("{mine}:Guess", {"lucky": None}),
     ],
 )

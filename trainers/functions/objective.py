@@ -77,8 +77,8 @@ def objective(
     for name, value in (("penalty", penalty), ("minimum", minimum)):
         if value is not None:
             finite_number(value, f"{name} =")
-            if log_objective and value <= 0:
-                raise TrainerError(f"{name} = {value}: with log_objective it must be above 0")
+            if log_objective and (value < 0 or (name == "penalty" and value == 0)):
+                raise TrainerError(f"{name} = {value}: with log_objective objectives are above 0")
     if type(epochs) is not int or epochs < 1:
         raise TrainerError(f"epochs = {epochs!r}: it must be an integer of at least 1")
 
