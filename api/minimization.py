@@ -102,13 +102,13 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
     title = _name_of(function)
     reference = f"{IN_MEMORY}:{title}"
     entry, targets = _as_entry(optimizer)
-    plain = {key: _as_plain(key, value) for key, value in options.items()}
+    recorded = {name: _as_plain(name, value) for name, value in options.items()}
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
     with place as folder, replace_references({**targets, reference: task}):
         settings = {
             "name": _as_label(f"minimize-{title}", 100),
             "problem": reference,
-            "optimizers": [{**entry, **plain}],
+            "optimizers": [{**entry, **recorded}],
             "seed": seed,
             "initial_design": initial_design,
             "budget": {"evaluations": evaluations},
@@ -180,12 +180,12 @@ def _name_arguments(message: str, options: Mapping[str, Any]) -> str:
     named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
     named = re.sub(r"(allowed are .*)concurrency, ", r"\1", named)  # minimize runs one trial at a time
     named = re.sub(r"'?<minimize>:optimizer (\w+)'?", r"\1", named)
-    hints = {name: suggest_similar(name, list(signature(minimize).parameters)[:-1]) for name in options}
-    lines = [
-        *named.splitlines(),
-        *(f"{name} is not an argument of minimize: {hint}" for name, hint in hints.items() if hint),
-    ]
-    return "\n".join(dict.fromkeys(lines))  # two keys may follow from one argument
+    lines = dict.fromkeys(named.splitlines())  # two keys may follow from one argument
+    for name in options:
+        hint = suggest_similar(name, list(signature(minimize).parameters)[:-1])
+        if hint and f"optimizer.{name}: " in named:
+            lines[f"{name} is not an argument of minimize: {hint}"] = None
+    return "\n".join(lines)
 
 
 def _search(
