@@ -99,7 +99,7 @@ def run_experiment(
         observers.notify(Observer.on_start, state, pool)
         for event in plan.events:
             observers.notify(Observer.on_event, event, None)
-        status, reason = Ending(state.ledger.status or Ending.INTERRUPTED), ""
+        status, reason = Ending.FINISHED, ""  # without a source nothing is left
         if plan.source is not None:
             status, reason = Driver(state, plan.source, journal, pool, observers, _driver_context(plan, context)).run()
         if status == Ending.INTERRUPTED and not (state.ledger.results or state.ledger.pending):

@@ -12,6 +12,9 @@ import pytest
 
 from fmnas.comparison import Summary
 from fmnas.platform.cli import main
+from fmnas.platform.errors import Ending
+from fmnas.platform.experiment.events import Ended
+from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.report.merge import write_report_of
@@ -124,6 +127,20 @@ def test_an_interrupted_retraining_resumes_and_nothing_is_trained_twice(
     assert main(["retrain", str(out), "--seeds", "2"]) == 0
     assert len(trained) == 3
     assert (out / "retrained.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", [Ending.INTERRUPTED, Ending.FAILED])
+def test_a_retraining_without_work_is_done_whatever_the_experiment_is(
+    out: Path, ending: Ending, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["retrain", str(out)]) == 0
+    with Journal(out / "journal.jsonl") as journal:
+        journal.append(Ended(ending, 1e9, "why"))
+    capsys.readouterr()
+    assert main(["retrain", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert "resume with" not in printed.out
+    assert printed.err == ""
 
 
 def test_networks_are_saved_and_trained_again_only_if_they_are_not(
