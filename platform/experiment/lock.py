@@ -51,7 +51,8 @@ def driver_lock(directory: RunDirectory, work: str) -> Iterator[None]:
         update_driver(directory, work=work, since=time.time())
         yield
     finally:
-        directory.driver.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that became read-only: the file is only informative
+            directory.driver.unlink()
         lock.release()
 
 

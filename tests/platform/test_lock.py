@@ -1,5 +1,6 @@
 """One driver at a time: a second is refused, a killed one leaves the lock free, and driver.json says who works."""
 
+import errno
 import json
 import os
 import signal
@@ -85,6 +86,18 @@ def test_the_lock_is_released_however_the_context_ends(directory: RunDirectory) 
         with pytest.raises(KeyboardInterrupt), driver_lock(directory, "experiment"):
             raise KeyboardInterrupt
         assert read_driver(directory) is None
+
+
+def test_the_lock_is_released_on_a_disk_that_became_read_only(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with driver_lock(directory, "experiment"):
+        monkeypatch.setattr(Path, "unlink", refuse)
+    assert directory.driver.exists()
+    assert read_driver(directory) is None
 
 
 def test_a_heartbeat_updates_what_is_known_of_the_driver(
