@@ -90,9 +90,9 @@ class ResultsWriter(Observer):
             raise
 
     def result(self, run: RunResult) -> ExperimentResult:
-        """Return what a command prints. Raises ExperimentFailed if the report could not be written."""
+        """Return what a command prints. Raises ExperimentFailed, also with why the run failed, without a report."""
         if self._summary is None:
-            raise self._error
+            raise ExperimentFailed(f"{run.reason}; {self._error}") if run.reason else self._error
         store = redact(run.state.config.tracking.uri or self._directory.store)
         return ExperimentResult(run.status, run.reason, self._summary, self._report, store)
 

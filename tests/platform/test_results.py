@@ -158,6 +158,8 @@ def test_trials_are_logged_if_the_report_fails_in_another_way(tmp_path: Path, mo
     assert finished == ["interrupted"]
     with pytest.raises(ExperimentFailed, match="a table is wrong"):
         results.result(RunResult(state, Ending.INTERRUPTED))
+    with pytest.raises(ExperimentFailed, match=r"the optimizer failed; .*a table is wrong"):
+        results.result(RunResult(state, Ending.FAILED, "the optimizer failed"))
 
 
 def make_summary(labels: Sequence[str] = ("random",), error: float = 0.18) -> Summary:
