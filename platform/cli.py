@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the experiment failed (resumable), 2 wrong input, 130 inte
 """
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = parsed.pop("command")
         try:
             return int(command(**_fill_in_directory(parsed)))
-        except (FmnasError, ExperimentFailed, ImportError, SystemExit, BrokenPipeError) as error:
+        except (FmnasError, ExperimentFailed, ImportError, SystemExit, OSError) as error:
             return _report_error(error, parsed.get("progress") == JSON)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -97,10 +98,14 @@ def _fill_in_directory(parsed: dict[str, Any]) -> dict[str, Any]:
 
 def _report_error(error: BaseException, is_json: bool) -> int:
     """Report the error of a command in one line; return the exit code. A bug in fmnas is raised again."""
-    if isinstance(error, BrokenPipeError):
-        BestEffortStream(sys.stdout).discard_output()
-        return ExitCode.DONE
     message = str(error)
+    if isinstance(error, OSError):
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise error
+        BestEffortStream(sys.stdout).discard_output()
+        if error.errno == errno.EPIPE:
+            return ExitCode.DONE
+        message = f"{error}: free some space and repeat the command"
     if isinstance(error, ImportError):
         if (error.name or "").startswith("fmnas"):
             raise error

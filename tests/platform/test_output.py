@@ -104,6 +104,14 @@ def test_a_command_without_a_reader_keeps_its_exit_code(tmp_path: Path) -> None:
     assert unread("replay", str(out)) == (1, ""), "suggestions differ"
 
 
+@pytest.mark.parametrize("arguments", [["config", "smoke"], ["list", "optimizers", "--options"]])
+def test_a_command_says_that_the_disk_of_its_output_is_full(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*FMNAS, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "fmnas: [Errno 28] No space left on device: free some space and repeat the command\n"
+
+
 @pytest.mark.parametrize("progress", ["lines", "quiet", "json"])
 def test_a_command_runs_with_a_closed_standard_output(tmp_path: Path, progress: str) -> None:
     arguments = ["run", "smoke", *LITTLE, "--progress", progress, "--out", str(tmp_path / "run")]
