@@ -109,8 +109,6 @@ class RayPool:
         if now >= self._resized_at + NODES_SECONDS:
             self._resize()
         self._progress.poll([running.job.key for running in self._busy.values()])
-        if self._idle and not self._busy:
-            timeout = 0.0  # no event can come
         futures = [*self._busy, *self._starting]
         if not futures:
             time.sleep(timeout)
