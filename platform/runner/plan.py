@@ -71,14 +71,7 @@ class Plan:
         if context.address is not None and config.workers.is_in_driver:
             notify(f"ignored: --address {context.address}: workers.kind = {config.workers.kind}")
         spec = PoolSpec(
-            config,
-            data,
-            self.trainings,
-            self.jobs,
-            seconds,
-            checkpoints,
-            print_tracebacks=context.print_tracebacks,
-            simulation=self.simulation,
+            config, data, self.trainings, self.jobs, seconds, checkpoints, context.print_tracebacks, self.simulation
         )
         return open_pool(spec, context.address, context.stop, notify)
 

@@ -61,13 +61,12 @@ def run_experiment(
     retrain: retrain the incumbents instead, with these `epochs`, `images` and `seeds` in place of the experiment's.
     saves: whether the networks are kept; those that an earlier retraining did not keep are trained again.
 
-    Raises FmnasError for invalid input, with nothing written; KeyboardInterrupt at the third request to stop, and if it
-    was stopped before any trial.
+    Raises FmnasError for invalid input, with nothing written; KeyboardInterrupt at a third stop, or before any trial.
     """
     observers, now, is_new = Observers(context.observers), context.clock.now, not directory.journal.exists()
     work = DriverWork.EXPERIMENT if retrain is None else DriverWork.RETRAINING
     pool: Any = NoWorkers()
-    with ExitStack() as stack:
+    with ExitStack() as stack, ExitStack() as workers:
         if is_new:
             directory.check_absent()
             assert isinstance(config, Config), "a new experiment has no present configuration"
@@ -84,7 +83,7 @@ def run_experiment(
         if plan.source is not None:
             check_same_data(data, directory)
             check_warm_start_data(state.experiment.warm_starts, getattr(data, "digest", ""))
-            pool = stack.enter_context(plan.open_pool(data, directory, context, observers.on_message))
+            pool = workers.enter_context(plan.open_pool(data, directory, context, observers.on_message))
         if is_new:
             directory.create()
             stack.enter_context(driver_lock(directory, work))
@@ -102,6 +101,7 @@ def run_experiment(
         status, reason = Ending.FINISHED, ""  # without a source nothing is left
         if plan.source is not None:
             status, reason = Driver(state, plan.source, journal, pool, observers, _driver_context(plan, context)).run()
+            workers.close()  # report and MLflow may take minutes, in which others can use the GPUs
         if status == Ending.INTERRUPTED and not (state.ledger.results or state.ledger.pending):
             raise KeyboardInterrupt  # no trial has begun: there is nothing to report
         if status == Ending.FINISHED and work == DriverWork.EXPERIMENT:  # left by trials that were killed

@@ -4,6 +4,8 @@ import inspect
 import itertools
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,14 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.ledger import fold
 from fmnas.platform.experiment.observer import Observer, Observers
+from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job, TrialResult
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
+from fmnas.platform.runner.run import run_experiment
 from fmnas.platform.workers.cancellation import StopRequest
+from fmnas.platform.workers.factory import open_pool
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED
 from fmnas.trainers.functions.synthetic import FunctionTrainer
@@ -256,6 +261,25 @@ def test_observers_see_every_event_and_their_exceptions_end_nothing(
     assert [call for call in recorder.calls if isinstance(call, str)] == ["random/repeat-0", ""] * 5
     assert broken.calls == recorder.calls
     assert len(caplog.records) == 1
+
+
+def test_no_worker_is_held_while_the_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    @contextmanager
+    def open_recorded(*arguments: Any) -> Iterator[Any]:
+        with open_pool(*arguments) as pool:
+            yield pool
+        calls.append("workers are gone")
+
+    class Last(Observer):
+        def on_end(self, status: str, reason: str) -> None:
+            calls.append(status)
+
+    monkeypatch.setattr("fmnas.platform.runner.plan.open_pool", open_recorded)
+    config = configured(optimizers=["random"], workers={"kind": "in-process"})
+    run_experiment(config, RunDirectory(tmp_path / "run"), RunContext([Last()]))
+    assert calls == ["workers are gone", "finished"]
 
 
 def test_the_time_of_observers_is_not_that_of_suggestions(tmp_path: Path) -> None:
