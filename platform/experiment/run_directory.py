@@ -123,8 +123,8 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
 
     Raises RunDirectoryError otherwise. Nothing is written.
     """
-    directory = RunDirectory(path)
     with readable(path):
+        directory = RunDirectory(path)
         directory.check_present()
         for file in (directory.journal, directory.config):
             if file.exists():
@@ -151,8 +151,8 @@ def latest_run_directory(folder: Path) -> Path:
 
 def new_run_directory(path: Path) -> RunDirectory:
     """Return a run directory for a new experiment. Raises RunDirectoryError if it has anything in it."""
-    directory = RunDirectory(path)
     with readable(path, "(--out DIR, or out=DIR in Python)"):
+        directory = RunDirectory(path)
         directory.check_absent()
     return directory
 

@@ -88,6 +88,17 @@ def test_a_run_directory_with_a_name_that_is_too_long_is_explained(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("arguments", [["run", "smoke", *FLAGS], ["status", "run"]])
+def test_a_working_directory_that_was_deleted_is_explained(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert "cannot be accessed (No such file or directory)" in complaint(arguments, capsys)
+
+
 @pytest.mark.parametrize("command", ["status", "report", "replay", "resume", "retrain", "sync", "ui"])
 def test_a_file_in_place_of_a_run_directory_is_refused(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
