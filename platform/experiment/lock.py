@@ -32,7 +32,7 @@ def driver_lock(directory: RunDirectory, work: str) -> Iterator[None]:
 
     Raises RunDirectoryError if another process holds it, or the file system cannot lock.
     """
-    lock = FileLock(directory.lock, timeout=ACQUIRE_SECONDS)
+    lock = FileLock(directory.lock, timeout=ACQUIRE_SECONDS, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
@@ -43,7 +43,7 @@ def driver_lock(directory: RunDirectory, work: str) -> Iterator[None]:
         raise RunDirectoryError(
             f"{directory.root} is in use by {who}: wait for it, or stop it there, and then repeat this command"
         ) from None
-    except (OSError, NotImplementedError) as error:
+    except OSError as error:
         raise RunDirectoryError(
             f"{directory.lock} cannot be locked ({error}): make it writable, or use a file system with locks"
         ) from None
@@ -89,11 +89,11 @@ def read_driver(directory: RunDirectory) -> dict[str, Any] | None:
     if driver is None:
         return None
     try:
-        with FileLock(directory.lock, timeout=0):
+        with FileLock(directory.lock, timeout=0, fallback_to_soft=False):
             return None
     except Timeout:
         return driver
-    except (OSError, NotImplementedError):  # a directory of another user, say
+    except OSError:  # a directory of another user, say
         return driver if time.time() - driver["heartbeat"] < STALE_SECONDS else None
 
 

@@ -132,10 +132,12 @@ def test_a_damaged_driver_file_is_ignored(directory: RunDirectory, content: str)
 
 
 def test_a_file_system_without_locks_is_refused(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    def acquire(self: object) -> None:
-        raise NotImplementedError("flock")
+    """A file in place of the lock would outlive a driver that was killed."""
 
-    monkeypatch.setattr("filelock.FileLock.acquire", acquire)
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
     with pytest.raises(RunDirectoryError, match=r"driver\.lock cannot be locked"), driver_lock(directory, "x"):
         pass
 
