@@ -137,6 +137,8 @@ def validate_evaluation(evaluation: Any) -> Evaluation:
             is_valid, expected = isinstance(value, bool), "True or False"
         elif name in ("files", "system_metrics"):
             is_valid, expected = isinstance(value, Mapping), "a mapping"
+        elif name in ("seconds", "epochs"):  # they count against the budget
+            is_valid, expected = _is_finite(value, 0) and value >= 0, "a number of at least 0"
         else:
             is_unknown = value is None and name in ("flops", "flops_ratio")
             is_valid, expected = is_unknown or _is_finite(value, 1 + (name == "seed_curves")), "a finite number"

@@ -181,6 +181,8 @@ def test_numpy_numbers_are_recorded_as_pythons() -> None:
         {"extrapolated": 0},
         {"errors": (np.inf,)},
         {"seed_curves": ((0.1, np.nan),)},
+        {"seconds": -1.0},
+        {"epochs": -1},
     ],
 )
 def test_the_invalid_field_of_a_result_is_named(fields: dict[str, Any]) -> None:
