@@ -76,13 +76,12 @@ class BoTorch(WrappedOptimizer):
             yield Suggestion(self.space.sample(rng), RANDOM, note=reason, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError
-        from linear_operator.utils.errors import NanError, NotPSDError
 
         try:
             acquisition = self.acquisition()
             yield Suggestion(self._decode(self._optimum(acquisition)), MODEL)
             yield Suggestion(self._decode(self._best_feasible(acquisition, rng)), MODEL)
-        except (BotorchError, ModelFittingError, NanError, NotPSDError) as error:
+        except (BotorchError, ModelFittingError, RuntimeError) as error:  # RuntimeError: of numbers that overflow
             note = f"fit failed: {str(error).splitlines()[0]}"
             yield Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FAILED_FIT)
 
