@@ -27,8 +27,6 @@ from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import FALLBACK, MODEL, RANDOM
 
-RANDOM_SHARE = 0.2
-"""Probability of a random configuration."""
 TRIAL_SEED = 0
 """smac's seed of all trials with a deterministic objective."""
 
@@ -74,7 +72,6 @@ class SMAC(WrappedOptimizer):
         from smac import Scenario
         from smac.main.config_selector import ConfigSelector
         from smac.model.random_forest.random_forest import RandomForest
-        from smac.random_design import ProbabilityRandomDesign
 
         with TemporaryDirectory() as folder:  # the facade writes its settings
             scenario = Scenario(self._configuration_space, output_directory=Path(folder), deterministic=True, seed=seed)
@@ -93,7 +90,6 @@ class SMAC(WrappedOptimizer):
                 ),
                 acquisition_maximizer=self._maximizer(seed),
                 initial_design=Facade.get_initial_design(scenario, n_configs=0),
-                random_design=ProbabilityRandomDesign(RANDOM_SHARE, seed=seed),  # get_random_design has a constant seed
                 config_selector=selector,
                 logging_level=False,
                 overwrite=True,
@@ -131,7 +127,7 @@ class SMAC(WrappedOptimizer):
 
     def _to_suggestion(self, config: Any) -> Suggestion:
         configuration = from_configspace(self.space, config)
-        if config.origin is None or config.origin == "Random Search":  # no results yet, or RANDOM_SHARE
+        if config.origin is None or config.origin == "Random Search":  # no results yet, or one of the 20%
             return Suggestion(configuration, RANDOM)
         if config.origin.startswith("Random Search"):
             note = "smac: too few untried configurations; random configuration instead"
