@@ -21,6 +21,7 @@ available here. BoTorch's search ignores a space's constraints; pass constraints
 
 import math
 import warnings
+from functools import partial
 from typing import Any
 
 import torch
@@ -95,10 +96,10 @@ def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None 
         kernel.register_prior(
             f"{attribute}_prior",
             LogNormalPrior(math.log(prior.median), prior.deviation),
-            lambda module, attribute=attribute: module.value(attribute),
-            lambda module, value, attribute=attribute: module.set_value(attribute, value),
+            partial(PositiveKernel.value, name=attribute),  # no lambda: the model can be pickled
+            partial(PositiveKernel.set_value, name=attribute),
         )
-        kernel.set_value(attribute, prior.median)
+        kernel.set_value(prior.median, attribute)
     return kernel
 
 

@@ -151,10 +151,9 @@ def ranges_of(config: Mapping[str, Any]) -> dict[Keys, Range]:
     for keys, domain in (*domains, *((keys, "grid_search") for keys, _ in grids)):
         range_ = _to_range(domain) if all(isinstance(key, str) for key in keys) else None
         if range_ is None or range_.count < 1:
-            name = "/".join(map(str, keys))
             raise OptimizerError(
-                f"{name} = {domain}: not supported; use uniform, loguniform, randint, lograndint or choice with "
-                "low <= high, in dictionaries with string keys"
+                f"{'/'.join(map(str, keys))} = {domain}: not supported; use uniform, loguniform, randint, lograndint "
+                "or choice with low <= high, in dictionaries with string keys"
             )
         ranges[tuple(keys)] = range_
     return ranges

@@ -36,7 +36,7 @@ from fmnas.search_spaces import Space
 
 def _positive(name: str, meaning: str) -> Any:
     """Return a property for a parameter registered by `_add_parameter`."""
-    return property(lambda self: self.value(name), lambda self, value: self.set_value(name, value), doc=meaning)
+    return property(lambda self: self.value(name), lambda self, value: self.set_value(value, name), doc=meaning)
 
 
 class PositiveKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
@@ -51,7 +51,7 @@ class PositiveKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch
         """Return a parameter [*batch, size]."""
         return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
 
-    def set_value(self, name: str, value: Any) -> None:
+    def set_value(self, value: Any, name: str) -> None:
         """Set a parameter to a number or [*batch, size]."""
         raw = getattr(self, f"raw_{name}")
         value = torch.as_tensor(value, dtype=raw.dtype)

@@ -1,5 +1,6 @@
 """MixedFMGP: the kernels of BO-FM's own processes, fitted, searched and asked by BoTorch."""
 
+import pickle
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -9,6 +10,7 @@ import torch
 from botorch.acquisition import LogExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.optim.utils import sample_all_priors
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from fmnas.integrations.botorch import MixedFMGP, graph_kernel, search_arguments
@@ -66,7 +68,7 @@ def test_the_kernel_is_that_of_bofms_own_processes(name: KernelName, space: Spac
     attributes |= {"lengthscale" if key == "theta" else key: value[0] for key, value in values.items()}
     for attribute, value in attributes.items():
         if hasattr(slow, f"raw_{attribute}") and value.numel():
-            slow.set_value(attribute, value)
+            slow.set_value(value, attribute)
     i, j = pair_indices(len(X))
     expected = fast.pairs(Points.from_encoded(space, X.numpy())).correlation(values)[0]
     assert torch.allclose(slow(X).to_dense().detach()[i, j], expected, rtol=1e-9, atol=1e-12)
@@ -92,6 +94,17 @@ def test_each_outcome_has_separate_parameters() -> None:
     assert model.posterior(X.reshape(3, 4, -1)).mean.shape == (3, 4, 2)
     beta = model.covar_module.base_kernel.beta
     assert not torch.allclose(beta[0], beta[1])
+
+
+@pytest.mark.parametrize("name", get_args(KernelName))
+def test_a_pickled_model_predicts_and_draws_from_its_priors_as_before(name: KernelName) -> None:
+    model = MixedFMGP(*data(MIXED), MIXED, kernel=name)
+    copied = pickle.loads(pickle.dumps(model))
+    for one in (model, copied):
+        torch.manual_seed(0)
+        sample_all_priors(one)
+    X, _ = data(MIXED)
+    assert torch.equal(copied.posterior(X).mean, model.posterior(X).mean)
 
 
 @pytest.mark.parametrize(
