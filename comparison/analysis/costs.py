@@ -177,10 +177,11 @@ def count_duplicates(table: pd.DataFrame) -> tuple[int, int]:
     The second: not equal, but the cells have the same canonical form and all other values are equal. Raises SpaceError
     for values that do not describe a cell.
     """
-    exact = table.astype(object).duplicated()
+    table = table.astype(object).map(lambda value: (value,) if isinstance(value, bool) else value)  # True is not 1
+    exact = table.duplicated()
     if table.empty or not set(CELL_NAMES) <= set(table):
         return int(exact.sum()), 0
-    encodings, different = pd.factorize(pd.MultiIndex.from_frame(table[list(CELL_NAMES)].astype(object)))
+    encodings, different = pd.factorize(pd.MultiIndex.from_frame(table[list(CELL_NAMES)]))
     cells = (Cell.from_configuration(dict(zip(CELL_NAMES, values, strict=True))) for values in different)
     forms = pd.factorize(pd.Series([canonical_form(cell) for cell in cells], dtype="object"))[0]
     networks = pd.Series(forms[encodings], index=table.index, name="network")

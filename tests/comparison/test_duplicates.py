@@ -28,6 +28,7 @@ def test_by_hand():
     assert count([{**CELL, "momentum": 0.9}, {**DEAD, "momentum": 0.8}]) == (0, 0)
     assert count([{"x": 1.0}, {"x": 2.0}, {"x": 1.0}, {"x": 1.0}]) == (2, 0)
     assert count([CELL, {**CELL, "output": 2.0, "in3": "-1, 0"}]) == (0, 1), "a different spelling"
+    assert count([{"m": value} for value in (True, 1, "1", "True", True)]) == (1, 0)
     with pytest.raises(SpaceError, match="conv9x9"):
         count([{**CELL, "op1": "conv9x9"}])
 
