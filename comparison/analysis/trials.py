@@ -192,10 +192,11 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
 
 
 def _infer_type(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """A variable's column of text as integers, floats, booleans or text, whichever fits all values."""
+    """A variable's column of text as integers, floats, booleans or text, whichever fits all values and merges none."""
     for dtype in ("int64", "float64"):
         with suppress(ValueError, OverflowError):
-            return column.astype(dtype)
+            if (numbers := column.astype(dtype)).nunique() == column.nunique():  # not so for "8" and "08"
+                return numbers
     return column == "True" if set(column) <= {"True", "False"} else column
 
 

@@ -53,6 +53,11 @@ def test_file_and_memory_give_the_same_table(table, tmp_path):
     assert list(read["device"]) == ["NVIDIA H200", ""]
 
 
+def test_texts_that_are_the_same_number_stay_apart(table, tmp_path):
+    table["op"] = ["8", "08"]
+    assert list(read_trials(write(table, tmp_path))["op"]) == ["8", "08"]
+
+
 def test_optional_columns_have_defaults(table, tmp_path):
     read = read_trials(write(table.drop(columns=list(OPTIONAL)), tmp_path))
     assert {name: read[name].iloc[0] for name in OPTIONAL_COLUMNS} == OPTIONAL_COLUMNS
