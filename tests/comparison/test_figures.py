@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -84,6 +86,7 @@ def test_the_mean_ends_where_the_first_run_ends(make_table):
     "runs",
     [
         {("a", 0): [0.0, 0.0]},
+        {("a", 0): [sys.float_info.max, 0.2]},
         {("a", 0): [{"status": "failed"}]},
         {("bohb", 0): [{"epochs": 5}]},
         {("a", 0): [-0.1, -0.2], ("a", 1): [0.1, -0.15]},
