@@ -224,6 +224,13 @@ def test_constraints_may_be_refused_with_a_note() -> None:
     assert suggest_on_all_spaces(make_subject(Free))["constrained mixed"] == []
 
 
+def test_an_optimizer_may_need_positive_objectives() -> None:
+    class Logarithmic(Plain):
+        log_objective = True
+
+    assert all(result.passed is not False for result in run(Logarithmic).values())
+
+
 def test_shorter_trainings_are_noted() -> None:
     class Shorter(Plain):
         def _suggest(self, rng: np.random.Generator) -> Suggestion:
