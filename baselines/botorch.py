@@ -72,16 +72,20 @@ class BoTorch(WrappedOptimizer):
         """Yield the optimum, then the best of random feasible configurations."""
         torch.default_generator.manual_seed(self._torch_seed)  # isolated by WrappedOptimizer
         rng = np.random.default_rng(seed)
-        if reason := unfittable_reason(self._objectives()):
+        y = self._objectives()
+        with np.errstate(over="ignore"):
+            overflows = "" if np.isfinite(y.var()) else "the variance of the results overflows"
+        if reason := unfittable_reason(y) or overflows:
             yield Suggestion(self.space.sample(rng), RANDOM, note=reason, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError
+        from linear_operator.utils.errors import NanError, NotPSDError
 
         try:
             acquisition = self.acquisition()
             yield Suggestion(self._decode(self._optimum(acquisition)), MODEL)
             yield Suggestion(self._decode(self._best_feasible(acquisition, rng)), MODEL)
-        except (BotorchError, ModelFittingError, RuntimeError) as error:  # RuntimeError: of numbers that overflow
+        except (BotorchError, ModelFittingError, NanError, NotPSDError) as error:
             note = f"fit failed: {str(error).splitlines()[0]}"
             yield Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FAILED_FIT)
 
