@@ -13,6 +13,7 @@ caller must set its parameter.
 """
 
 import math
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -129,21 +130,19 @@ value; SpaceError if it is outside. decode: maps the variable's value to a param
 
 
 class SpaceTranslator(Generic[Name]):
-    """Translates named parameters to a space with numbered variables, so that names may be anything.
+    """Translates parameters to a space whose variables have their names and a number, so that names may be anything.
 
     Raises SpaceError without parameters.
     """
 
     def __init__(self, ranges: Mapping[Name, Range]) -> None:
         self.ranges = dict(ranges)
-        self._variables = {name: f"parameter_{number}" for number, name in enumerate(self.ranges)}
+        named = {name: f"{name}_{number}" for number, name in enumerate(self.ranges)}
+        self._variables = {name: re.sub(r"\W+|^(?=\d)", "_", text, flags=re.ASCII) for name, text in named.items()}
         self.space = Space([range_.variable(self._variables[name]) for name, range_ in self.ranges.items()])
 
     def configuration(self, parameters: Mapping[Name, Any]) -> Configuration:
-        """Convert parameters to a configuration; others are ignored.
-
-        Raises KeyError for a missing one, SpaceError for an invalid one.
-        """
+        """Convert parameters; others are ignored. Raises KeyError for a missing one, SpaceError for an invalid one."""
         values = {self._variables[name]: range_.encode(parameters[name]) for name, range_ in self.ranges.items()}
         self.space.validate(values)
         return values

@@ -1,4 +1,4 @@
-"""ParameterVector of other tools as variables: each value there and back, and nothing beyond the bounds."""
+"""Parameters of other tools as variables: each value there and back, and nothing beyond the bounds."""
 
 import math
 from typing import Any
@@ -75,3 +75,19 @@ def test_invalid_configurations_are_refused(parameters: dict[str, Any]) -> None:
     translation = SpaceTranslator({"x": Interval(0.0, 1.0), "c": Choices(("a", "b"))})
     with pytest.raises(SpaceError):
         translation.configuration(parameters)
+
+
+NAMES = st.text() | st.tuples(st.text(), st.text()) | st.integers()
+
+
+@given(names=st.lists(NAMES, min_size=1, max_size=4, unique=True))
+def test_names_may_be_anything(names: list[Any]) -> None:
+    translation = SpaceTranslator({name: Choices(("a", "b")) for name in names})
+    chosen = {name: "ab"[i % 2] for i, name in enumerate(names)}
+    assert translation.parameters(translation.configuration(chosen)) == chosen
+
+
+def test_an_error_has_the_name_of_the_parameter() -> None:
+    translation = SpaceTranslator({"x": Interval(0.0, 1.0), "decay": Interval(0.0, 1.0)})
+    with pytest.raises(SpaceError, match=r"decay.* = 2\.0"):
+        translation.configuration({"x": 0.5, "decay": 2.0})
