@@ -226,7 +226,7 @@ def test_what_the_page_says_of_the_autoencoder_is_so() -> None:
     assert {len(difference) for difference in differences.values()} == {8}
     assert min(bests, key=lambda name: bests[name].mean()) == "smac"
     assert [name for name in differences if (differences[name] > 0).all()] == ["smac", "botorch", "bo-fm-adddif"]
-    assert (differences["gebo"] < 0).all()
+    assert (differences["gebo"] < 0).sum() == 7
     corrected = holm([signed_rank_p(difference) for difference in differences.values()])
     assert (len(corrected), min(corrected)) == (23, pytest.approx(0.180, abs=5e-4))
     assert bests["mivabo"].mean() > bests["random"].mean()
@@ -246,7 +246,7 @@ def test_what_the_page_says_of_mivabo_and_gebo_is_so() -> None:
         for method in ("gebo", "mivabo")
     )
     of_gebo = {name for name, about in json.loads(PUBLISHED.read_text()).items() if "seconds" in about} | {"func2c"}
-    assert (len(above), of_gebo & set(above)) == (9, {"func2c"})
+    assert (len(above), of_gebo & set(above)) == (9, set())
     functions = [name for name in problems if name.startswith("mivabo")]
     assert (len(functions), len(worse), set(functions) & set(worse)) == (4, 10, set())
     assert {"xgb_table", "vae_fmnist_small"} <= set(worse)
