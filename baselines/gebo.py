@@ -17,7 +17,7 @@ trained on five results, mostly of the best. A graph that often fails to improve
 | output scale, mean | not known | maximised out; the noise is 0.1 of the scale | shared process |
 | pending trials | none | their predicted means | asynchronous workers |
 | constraints, known configurations | none, tried again | best sample of a new feasible one | |
-| samples | 5,000 | 1,000, again up to four times while none decodes to such a one | time |
+| samples | 5,000 | 1,000 | time |
 
 If no sample decodes to a new feasible configuration, a random one is suggested, and the graph has failed. Else the
 code is followed where the paper differs: the latent region exceeds the data by the lengthscale times their deviation
@@ -57,7 +57,7 @@ from fmnas.search_spaces import Evaluation, Real, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL
 
 DEFAULT_PULLS = 100  # evaluations after the initial design if unknown: the number of the authors' runs
-KAPPA, ROUNDS, DECODED, TRAINED = 2.0, 5, 32, 5  # of the bound; searches; points decoded at once; results trained on
+KAPPA, DECODED, TRAINED = 2.0, 32, 5  # of the bound; embeddings decoded at once, results per training
 WARM_UP, LATER = 1e3, 1e-2  # k of `result_weights`
 LATENT = Space([Real(f"z{d}", 0.0, 1.0) for d in range(WIDTH)])
 Count = Annotated[int, Interval(ge=1)]
@@ -141,11 +141,10 @@ class GEBO(BayesianOptimizer):
                 posterior = self._fit_embeddings(self._autoencoder.encode(arm, torch.from_numpy(known)), y, rng)
             except FitError as error:
                 return self._suggest_random(rng, f"fit failed: {error}", memo=memo, fallback=FAILED_FIT)
-            for _ in range(ROUNDS):
-                for z in self._maximise_bound(posterior, rng).split(DECODED):
-                    X = self._autoencoder.decode(z)
-                    if (good := self.space.feasible(X, strictly=True) & is_new(X, known)).any():
-                        return Suggestion(self.space.decode(X[good][0]), MODEL, memo=memo)
+            for z in self._maximise_bound(posterior, rng).split(DECODED):
+                X = self._autoencoder.decode(z)
+                if (good := self.space.feasible(X, strictly=True) & is_new(X, known)).any():
+                    return Suggestion(self.space.decode(X[good][0]), MODEL, memo=memo)
         return self._suggest_random(rng, "no sample decodes to a new feasible configuration", memo=memo)
 
     def _fit_embeddings(self, z: Tensor, y: np.ndarray, rng: np.random.Generator) -> Posterior:
