@@ -73,9 +73,12 @@ class BoTorch(WrappedOptimizer):
         torch.default_generator.manual_seed(self._torch_seed)  # isolated by WrappedOptimizer
         rng = np.random.default_rng(seed)
         y = self._objectives()
-        with np.errstate(over="ignore"):
-            overflows = "" if np.isfinite(y.var()) else "the variance of the results overflows"
-        if reason := unfittable_reason(y) or overflows:
+        reason = unfittable_reason(y)
+        if not reason and not np.isfinite(y.var()):
+            reason = (
+                f"the variance of the results overflows, the largest is {np.abs(y).max():.3g}: use a smaller penalty"
+            )
+        if reason:
             yield Suggestion(self.space.sample(rng), RANDOM, note=reason, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError

@@ -130,15 +130,15 @@ value; SpaceError if it is outside. decode: maps the variable's value to a param
 
 
 class SpaceTranslator(Generic[Name]):
-    """Translates parameters to a space whose variables have their names and a number, so that names may be anything.
-
-    Raises SpaceError without parameters.
-    """
+    """Translates parameters to a space; its variables have their names if possible. Raises SpaceError without any."""
 
     def __init__(self, ranges: Mapping[Name, Range]) -> None:
         self.ranges = dict(ranges)
-        named = {name: f"{name}_{number}" for number, name in enumerate(self.ranges)}
-        self._variables = {name: re.sub(r"\W+|^(?=\d)", "_", text, flags=re.ASCII) for name, text in named.items()}
+        texts = ["_".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in self.ranges]
+        texts = [re.sub(r"\W|^(?=\d|$)", "_", text, flags=re.ASCII) for text in texts]
+        if len(set(texts)) < len(texts):
+            texts = [f"{text}_{number}" for number, text in enumerate(texts)]
+        self._variables = dict(zip(self.ranges, texts, strict=True))
         self.space = Space([range_.variable(self._variables[name]) for name, range_ in self.ranges.items()])
 
     def configuration(self, parameters: Mapping[Name, Any]) -> Configuration:

@@ -100,11 +100,12 @@ def _report_error(error: BaseException, is_json: bool) -> int:
     """Report the error of a command in one line; return the exit code. A bug in fmnas is raised again."""
     message = str(error)
     if isinstance(error, OSError):
-        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
             raise error
-        BestEffortStream(sys.stdout).discard_output()
         if error.errno == errno.EPIPE:
+            BestEffortStream(sys.stdout).discard_output()
             return ExitCode.DONE
+        BestEffortStream(sys.stdout).flush()  # discards what cannot be written: this disk may be another one
         message = f"{error}: free some space and repeat the command"
     if isinstance(error, ImportError):
         if (error.name or "").startswith("fmnas"):

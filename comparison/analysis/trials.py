@@ -192,11 +192,12 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
 
 
 def _infer_type(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """A variable's column of text as integers, floats, booleans or text, whichever fits all values and merges none."""
-    for dtype in ("int64", "float64"):
-        with suppress(ValueError, OverflowError):
-            if (numbers := column.astype(dtype)).nunique() == column.nunique():  # not so for "8" and "08"
-                return numbers
+    """A variable's column of text as integers, floats, booleans or text, whichever fits all values."""
+    with suppress(ValueError, OverflowError):
+        integers = column.astype("int64")
+        return integers if integers.nunique() == column.nunique() else column  # "8" and "08" are texts
+    with suppress(ValueError):
+        return column.astype("float64")
     return column == "True" if set(column) <= {"True", "False"} else column
 
 

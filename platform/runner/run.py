@@ -101,7 +101,7 @@ def run_experiment(
         status, reason = Ending.FINISHED, ""  # without a source nothing is left
         if plan.source is not None:
             status, reason = Driver(state, plan.source, journal, pool, observers, _driver_context(plan, context)).run()
-            workers.close()  # report and MLflow may take minutes, in which others can use the GPUs
+            workers.close()  # report and MLflow may take minutes, in which others can use Ray's GPUs
         if status == Ending.INTERRUPTED and not (state.ledger.results or state.ledger.pending):
             raise KeyboardInterrupt  # no trial has begun: there is nothing to report
         if status == Ending.FINISHED and work == DriverWork.EXPERIMENT:  # left by trials that were killed
