@@ -72,13 +72,7 @@ class BoTorch(WrappedOptimizer):
         """Yield the optimum, then the best of random feasible configurations."""
         torch.default_generator.manual_seed(self._torch_seed)  # isolated by WrappedOptimizer
         rng = np.random.default_rng(seed)
-        y = self._objectives()
-        reason = unfittable_reason(y)
-        if not reason and not np.isfinite(y.var()):
-            reason = (
-                f"the variance of the results overflows, the largest is {np.abs(y).max():.3g}: use a smaller penalty"
-            )
-        if reason:
+        if reason := unfittable_reason(self._objectives()):
             yield Suggestion(self.space.sample(rng), RANDOM, note=reason, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError
@@ -109,8 +103,8 @@ class BoTorch(WrappedOptimizer):
         return qLogExpectedImprovement(model, best_f=Y.max(), X_pending=pending)
 
     def _objectives(self) -> np.ndarray:
-        """Return the objectives [n], or their logarithms."""
-        y = np.array([result.objective for _, result in self.history])
+        """Return the objectives [n], or their logarithms, clipped to what can be squared."""
+        y = np.array([result.objective for _, result in self.history]).clip(-1e100, 1e100)
         return np.log(y) if self.log_objective else y
 
     def _optimum(self, acquisition: Any) -> Tensor:

@@ -117,7 +117,7 @@ class MiVaBO(Optimizer):
         return MixedSearch(self._codes)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        y = np.array([evaluation.objective for _, evaluation in self.history])
+        y = np.array([evaluation.objective for _, evaluation in self.history]).clip(-1e100, 1e100)  # can be squared
         y = np.log(y) if self.log_objective else y
         if reason := unfittable_reason(y):
             return self._suggest_random(rng, reason)

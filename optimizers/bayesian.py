@@ -116,8 +116,8 @@ class BayesianOptimizer(Optimizer):
             self._read_memo(trial.memo)
 
     def objectives(self) -> np.ndarray:
-        """Return the objectives of the observations [n] before the warping."""
-        y = np.array([evaluation.objective for _, evaluation in self.observations()])
+        """Return the objectives of the observations [n] before the warping, clipped to what can be squared."""
+        y = np.array([evaluation.objective for _, evaluation in self.observations()]).clip(-1e100, 1e100)
         return np.log(y) if self.log_objective else y
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:

@@ -14,7 +14,7 @@ from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.testing import OptimizerContract, Subject
 from fmnas.testing.optimizers import check_restored
-from fmnas.testing.subject import CONSTRAINED, SPACES, run_sequentially
+from fmnas.testing.subject import CONSTRAINED, SPACES, ask, run_sequentially
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +42,15 @@ def test_the_joint_space(name: str) -> None:
         space.validate(trial.configuration)
     new = [json.dumps(trial.configuration) for trial in trials if trial.origin != PROMOTION]
     assert len({*new}) == len(new) >= 4
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_penalty_may_be_the_largest_float(name: str) -> None:
+    """As often given for a crash; nothing overflows, as warnings are errors."""
+    optimizer = SUBJECTS[name].build(SPACES["mixed"], 0)
+    for number in range(8):
+        optimizer.tell(ask(optimizer), sys.float_info.max if number % 2 else float(number))
+    SPACES["mixed"].validate(ask(optimizer).configuration)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not issubclass(ROWS[name].optimizer, BayesianOptimizer)])

@@ -258,14 +258,6 @@ def test_where_a_fit_fails_chance_chooses(monkeypatch: pytest.MonkeyPatch) -> No
     assert trial.note == "fit failed: All attempts to fit the model have failed."
 
 
-def test_objectives_whose_variance_overflows_do_not_end_botorch() -> None:
-    optimizer = BoTorch(BOWL, initial_design=random_design(BOWL, 3, 0), **WRAPPED[BoTorch])
-    for i in range(4):
-        trial = ask(optimizer)
-        optimizer.tell(trial, i * 1e200)
-    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
-
-
 def test_smac_suggests_nothing_twice_until_the_space_is_used_up() -> None:
     space = Space([Integer("k", 0, 3), Nominal("op", ["a", "b"])])
     optimizer = SMAC(space, challengers=20)
