@@ -193,11 +193,10 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
 
 def _infer_type(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """A variable's column of text as integers, floats, booleans or text, whichever fits all values."""
-    with suppress(ValueError, OverflowError):
-        integers = column.astype("int64")
-        return integers if integers.nunique() == column.nunique() else column  # "8" and "08" are texts
-    with suppress(ValueError):
-        return column.astype("float64")
+    for dtype in ("int64", "float64"):
+        with suppress(ValueError, OverflowError):
+            numbers = column.astype(dtype)
+            return column if dtype == "int64" and numbers.nunique() < column.nunique() else numbers  # "8" is not "08"
     return column == "True" if set(column) <= {"True", "False"} else column
 
 

@@ -63,8 +63,6 @@ CAPTIONS = {
 SHORT = " Short trainings cost their epochs and are never the best so far."
 LOG_SCALE_FROM = 5.0
 """The y axis is logarithmic from this ratio of its ends on."""
-LARGEST = 1e100
-"""Larger means, such as those of penalties, are outside the y axis: floats of their size and ratio overflow."""
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Where intervals are drawn, as shares of a line. With more than FEW optimizers only the last one is."""
 FEW = 4
@@ -158,19 +156,15 @@ def draw_panel(content: Content, budget: Budget, axis: str, has_legend: bool = F
 
 
 def _y_limits(lines: dict[str, list[Line]]) -> Limits | None:
-    """Limits that are the same for all panels; None without any mean.
-
-    They contain the means of every panel from VISIBLE_FROM of their length on, and the last bars.
-    """
+    """Limits of all panels: their means from VISIBLE_FROM of their length on, and their last bars; None without any."""
     values: list[float] = []
     for line in (line for of_axis in lines.values() for line in of_axis if len(line.x)):
         first = int(np.searchsorted(line.x, VISIBLE_FROM * line.x[-1], side="right")) - 1
-        values += [*map(float, line.y[max(0, first) :]), *line.bars[-1][1:]]
-    values = [value for value in values if abs(value) < LARGEST]  # not NaN, either
+        values += [float(y) for y in (*line.y[max(0, first) :], *line.bars[-1][1:]) if abs(y) < 1e100]  # nor NaN
     if not values:
         return None
     bottom, top = min(values), max(values)
-    if bottom > 1 / LARGEST and top / bottom >= LOG_SCALE_FROM:
+    if bottom > 1e-100 and top / bottom >= LOG_SCALE_FROM:
         return bottom / (top / bottom) ** 0.06, top * (top / bottom) ** 0.06, True
     pad = (0.05 * abs(top) or 1.0) if is_equal(bottom, top) else 0.06 * (top - bottom)
     return bottom - pad, top + pad, False
