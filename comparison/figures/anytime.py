@@ -160,7 +160,7 @@ def _y_limits(lines: dict[str, list[Line]]) -> Limits | None:
     values: list[float] = []
     for line in (line for of_axis in lines.values() for line in of_axis if len(line.x)):
         first = int(np.searchsorted(line.x, VISIBLE_FROM * line.x[-1], side="right")) - 1
-        values += [float(y) for y in (*line.y[max(0, first) :], *line.bars[-1][1:]) if abs(y) < 1e100]  # nor NaN
+        values += [float(y) for y in (*line.y[max(0, first) :], *line.bars[-1][1:]) if abs(y) < 1e100]  # not NaN
     if not values:
         return None
     bottom, top = min(values), max(values)
