@@ -7,11 +7,15 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 
 | part | levels, the default first |
 |---|---|
-| warpings | 26; 13: those without the log scale above the median; 5; 1 |
+| warpings | 26; 13: without the log scale above the median; 8: whole bends; 18: bends from -1 to 1; 42: from -2 to 3;
+flat: 26 without a prior of the bend; 5; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
-| search | 6 starts of 600 points; 20 of 2,000 |
+| search | 6 starts of 600 points; 20 of 2,000; half or double of all numbers |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
+| deviation | of the logarithms under the priors: own, one for each parameter; a number for all |
+| theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
+| fit | its effort: whole; half or double of all numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
 """
@@ -19,8 +23,10 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 import argparse
 import sys
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import suite
 import torch
 from torch import Tensor
@@ -36,9 +42,11 @@ from fmnas.optimizers.gp.frequency_modulation import (
     FastKernel,
     ModulatedLaplacian,
 )
-from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
+from fmnas.optimizers.gp.output_warping import WARPINGS, Warp, Warping, identity, log_above_median
+from fmnas.optimizers.gp.parameters import LogNormal, Parameter
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces.variables import Floats
 
 FEW = (
     Warping(log_above_median),
@@ -78,6 +86,11 @@ class Arm:
     prior: str = "weak"
     starts: str = "smooth"
     prediction: str = "ordinary"
+    deviation: str = "own"
+    theta: str = "0.5"
+    beta: str = "0.5"
+    noise: str = "0.001"
+    fit: str = "whole"
 
     @property
     def name(self) -> str:
@@ -92,30 +105,76 @@ class Arm:
         return cls() if name == "default" else cls(**dict(part.split("=") for part in name.split(",")))
 
 
+WHOLE_FIT, WHOLE_SEARCH = FitSettings(), SearchSettings()
+FITS = {
+    "whole": WHOLE_FIT,
+    "half": replace(WHOLE_FIT, starts=2, screening=6, subset=32, finalists=1, iterations=30, patience=150_000.0),
+    "double": replace(WHOLE_FIT, starts=8, screening=24, subset=128, finalists=4, iterations=120, patience=600_000.0),
+}
+SEARCHES = {
+    "6": WHOLE_SEARCH,
+    "20": SearchSettings(random_points=1600, spray_points=400, starts=20),
+    "half": SearchSettings(random_points=250, spray_points=50, starts=3, rounds=10),
+    "double": SearchSettings(random_points=1000, spray_points=200, starts=12, rounds=40),
+}
+
+
+def warp_without_prior(warp: Warp, bend: float, y: Floats) -> tuple[Floats, float]:
+    """`warp`, with minus the logarithm of the bend's prior added to that of the slope."""
+    u, log_slope = warp(y)
+    return u, log_slope + 0.5 * bend**2
+
+
+def bent(low: float, high: float, step: float) -> tuple[Warping, ...]:
+    """The warpings with bends from low to high, both scales, by the size of the bend."""
+    bends = sorted(np.arange(low, high + step / 2, step).tolist(), key=abs)
+    return tuple(Warping(warp, bend) for bend in bends for warp in (log_above_median, identity))
+
+
+ALL_WARPINGS = {
+    "26": WARPINGS,
+    "13": tuple(warping for warping in WARPINGS if warping.warp is identity),
+    "8": bent(-1.0, 2.0, 1.0),
+    "18": bent(-1.0, 1.0, 0.25),
+    "42": bent(-2.0, 3.0, 0.25),
+    "flat": tuple(Warping(partial(warp_without_prior, w.warp, w.bend), w.bend) for w in WARPINGS),
+    "5": FEW,
+    "1": (Warping(),),
+}
+
+
 class PartsBOFM(BOFM):
     """BO-FM with the parts of an arm."""
 
     def __init__(self, space: Space, *, arm: Arm, **others: Any) -> None:
-        linear = tuple(warping for warping in WARPINGS if warping.warp is identity)
-        warpings = {"26": WARPINGS, "13": linear, "5": FEW, "1": (Warping(),)}[arm.warpings]
-        fit = FitSettings(
+        fit = replace(
+            FITS[arm.fit],
             prior={"weak": True, "none": False}[arm.prior],
             smooth={"smooth": True, "plain": False}[arm.starts],
             plug_in={"ordinary": False, "plug-in": True}[arm.prediction],
         )
-        super().__init__(space, mode=Mode(fit, warpings=warpings), **others)
-        if arm.search == "20":
-            wide = SearchSettings(random_points=1600, spray_points=400, starts=20)
-            self.settings = self.mode = replace(self.mode, search=wide)
+        super().__init__(space, mode=Mode(fit, SEARCHES[arm.search], warpings=ALL_WARPINGS[arm.warpings]), **others)
         self.arm = arm
 
     def kernel(self, space: Space) -> FMKernel:
         kernel = FMKernel(space, KERNELS[self.arm.kernel])
-        kernel.parameters = tuple(
-            replace(p, prior=replace(p.prior, correlation=float(self.arm.correlation))) if p.size > 1 and p.prior else p
-            for p in kernel.parameters
-        )
+        kernel.parameters = tuple(self._with_prior(parameter, kernel.factors.P) for parameter in kernel.parameters)
+        kernel.noise = self._with_prior(kernel.noise, 1)
         return kernel
+
+    def _with_prior(self, parameter: Parameter, P: int) -> Parameter:
+        """The parameter with the arm's prior."""
+        arm, prior = self.arm, parameter.prior
+        assert prior is not None
+        medians = {"theta": float(arm.theta), "beta": float(arm.beta) * P, "noise": float(arm.noise)}
+        return replace(
+            parameter,
+            prior=LogNormal(
+                medians.get(parameter.name, prior.median),
+                prior.deviation if arm.deviation == "own" else float(arm.deviation),
+                float(arm.correlation) if prior.correlation else 0.0,
+            ),
+        )
 
 
 def build_arm(name: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:
