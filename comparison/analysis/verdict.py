@@ -113,7 +113,7 @@ def retrained_caution(retrained: Retrained | None, reduced: Sequence[str] = ()) 
     )
     if not tests.pairs:
         return text
-    if len({mean.repeats for mean in retrained.means}) > 1:
+    if len({row.repeat for row in retrained.rows}) > min(mean.repeats for mean in retrained.means):
         text += " Not every optimizer has the same retrained repeats: their means are not a fair comparison."
     return f"{text} For the test errors: {_describe_tests(tests) or describe_power(tests)}"
 

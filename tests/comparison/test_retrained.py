@@ -128,3 +128,9 @@ def test_the_test_errors_are_paired_by_repeat_and_tested_by_the_same_hypotheses(
     assert (pairs["b", "a"].repeats, pairs["b", "a"].difference) == (2, pytest.approx(0.15))
     assert "their means are not a fair comparison" in summary.caution
     assert describe_power(summary.retrained.tests).startswith("2 paired repeats")  # the search has seven
+
+
+@pytest.mark.parametrize("repeats", [(0, 1), (1, 2)])
+def test_means_over_different_repeats_are_not_called_comparable(make_table, repeats):
+    table = table_of({"a": {0: 0.1, 1: 0.2}, "b": dict.fromkeys(repeats, 0.3)})
+    assert ("not a fair comparison" in summary_of(make_table, table).caution) == (repeats != (0, 1))
