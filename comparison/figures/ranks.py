@@ -21,7 +21,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
     ranks = ranks_over_repeats(results.curves, list(summary.optimizers), summary.evaluations)
     if ranks.empty:
         return
-    warning = coverage_warning(min(row.repeats for row in summary.optimizers.values()))
+    warning = coverage_warning(len(set.intersection(*(set(row.values) for row in summary.optimizers.values()))))
     caption = f"{CAPTION.format(optimizers=len(summary.optimizers))} {warning}".rstrip()
     yield replace(draw_ranks(ranks, caption), is_on_page=False)
     yield draw_ranks(ranks, caption, is_panel=True)

@@ -28,6 +28,7 @@ from fmnas.comparison.analysis.across_problems import (
 )
 from fmnas.comparison.analysis.curves import anytime_curves
 from fmnas.comparison.analysis.paired_tests import repeats_needed
+from fmnas.comparison.analysis.resampling import coverage_warning
 from fmnas.comparison.analysis.trials import Budget, ReportError
 from fmnas.comparison.figures import ranks
 from fmnas.comparison.figures.across_problems import join_close
@@ -245,3 +246,9 @@ def test_ranks_change_in_steps_as_every_other_line(make_table: Callable[..., pd.
     for drawing in ranks.drawings(results):
         curves = [line for line in drawing.figure.axes[0].lines if len(set(line.get_xdata())) == 3]
         assert [line.get_drawstyle() for line in curves] == ["steps-post"] * 2
+
+
+def test_a_warning_of_short_intervals_counts_the_repeats_that_the_ranks_are_over(make_table: Table) -> None:
+    runs = {(name, r): [2.0, 1.0 + r] for name, first in (("a", 0), ("b", 4)) for r in range(first, first + 6)}
+    found = compute_results(make_table(runs), ReportContext("n", "p", Budget(2, 25), {}, "", finished=True))
+    assert all(coverage_warning(2) in drawing.caption for drawing in ranks.drawings(found))
