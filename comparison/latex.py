@@ -6,8 +6,9 @@ mean. The caption says which, by which test, and what the marks mean.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 
+from fmnas.comparison.analysis.float_ties import is_equal
 from fmnas.comparison.analysis.formatting import format_with_error
 from fmnas.comparison.analysis.paired_tests import ALL, FIRST, LEVEL, SECOND, Comparisons
 from fmnas.comparison.problems_report import ProblemsSummary
@@ -29,12 +30,12 @@ def results_latex(summary: Summary) -> str:
     """The final table of an experiment: a row per optimizer."""
     rows, tests = summary.optimizers, summary.tests
     best = _lowest({name: row.mean for name, row in rows.items()})
-    reference = best if tests.hypotheses == ALL else tests.hypotheses
+    reference = "".join(best[:1]) if tests.hypotheses == ALL else tests.hypotheses
     marks = find_marks(reference, tests)
     lines = [
         (
             escape(name),
-            format_cell(row.mean, row.standard_error, name == best, marks.get(name, "")),
+            format_cell(row.mean, row.standard_error, name in best, marks.get(name, "")),
             str(row.repeats),
             f"{row.evaluations:.0f}",
         )
@@ -57,7 +58,7 @@ def problems_latex(summary: ProblemsSummary) -> str:
     lines = []
     for problem in summary.problems:
         best = _lowest({name: cells[problem, name][0] for name in summary.optimizers})
-        row = (format_cell(*cells[problem, name], name == best) for name in summary.optimizers)
+        row = (format_cell(*cells[problem, name], name in best) for name in summary.optimizers)
         lines.append((escape(problem), *row))
     ranks = {row.optimizer: row.mean for row in summary.final_ranks}
     marks = {test.other: WORSE if test.verdict == FIRST else BETTER for test in summary.tests if test.verdict}
@@ -124,6 +125,7 @@ def _format_row(cells: Sequence[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
 
 
-def _lowest(means: Mapping[str, float]) -> str:
-    known = {name: mean for name, mean in means.items() if isfinite(mean)}
-    return min(known, key=lambda name: known[name], default="")
+def _lowest(means: Mapping[str, float]) -> list[str]:
+    """The optimizers that share the lowest mean; none without a mean."""
+    lowest = min(filter(isfinite, means.values()), default=nan)
+    return [name for name, mean in means.items() if is_equal(mean, lowest)]

@@ -20,8 +20,7 @@ from fmnas.comparison.summary import Summary
 
 FINAL = (
     "Points: the final best objective of each repeat. Bar below: 95% bootstrap interval of the mean, or one standard "
-    "error without an interval; tick: the mean. Overlapping bars do not prove equality: the "
-    "repeats are paired."
+    "error without an interval; tick: the mean. Overlapping bars do not prove equality: the repeats are paired."
 )
 DIFFERENCES = (
     "Left of 0 the first is lower. Mean difference of each pair over the repeats that both have, with its 95% "

@@ -127,6 +127,11 @@ def test_marks_are_about_the_optimizer_of_the_hypotheses(summarise: Callable[...
     assert BETTER in caption_of(table)
 
 
+def test_all_that_share_the_lowest_mean_are_bold(summarise: Callable[..., Summary]) -> None:
+    found = lines_of(results_latex(summarise(1.0, 0.0)))
+    assert ["mathbf" in found[name] for name in (r"a\_1", "b", "c")] == [True, False, True]
+
+
 def test_no_test_has_no_mark_and_no_word_of_one(summarise: Callable[..., Summary], make_table: Table) -> None:
     assert "None" in caption_of(results_latex(summarise(0.0, 0.0)))
     one = compute_results(
@@ -147,6 +152,14 @@ def test_without_a_lowest_mean_the_caption_names_no_optimizer(make_table: Table)
     table = results_latex(summary)
     check_structure(table)
     assert "differ" not in caption_of(table)
+
+
+@pytest.mark.parametrize(("of_b", "bold"), [(1.0 + 1e-15, 2), (1.1, 1)])
+def test_all_that_share_the_lowest_mean_of_a_problem_are_bold(of_b: float, bold: int) -> None:
+    results = tuple(ResultRow("p", name, mean, 0.1, 1.0, 0.0, 3) for name, mean in (("a", 1.0), ("b", of_b)))
+    ranks = pd.DataFrame({"evaluations": 5, "optimizer": ["a", "b"], "mean": [1.5, 1.5], "low": nan, "high": nan})
+    table = problems_latex(ProblemsSummary(("p",), ("a", "b"), 5, "a", (), ranks, results, ()))
+    assert lines_of(table)["p"].count("mathbf") == bold
 
 
 def test_the_problems_have_a_row_each_and_one_of_mean_ranks() -> None:
