@@ -148,8 +148,8 @@ def normalised_regret(problem: ProblemResults) -> Floats:
     """
     incumbents = problem.incumbents
     first = np.take_along_axis(incumbents, np.isfinite(incumbents).argmax(axis=2)[..., None], axis=2)
-    best = problem.minimum if isfinite(problem.minimum) else float(np.nanmin(incumbents))
-    scale = float(np.nanmean(first)) - best
+    best = problem.minimum if isfinite(problem.minimum) else float(np.fmin.reduce(incumbents, axis=None))
+    scale = float(pd.Series(first.ravel()).mean()) - best  # NaN, without a warning, if no run has a result
     return np.maximum(0.0, incumbents - best) / scale if scale > 0 else np.where(np.isfinite(incumbents), 0.0, np.nan)
 
 

@@ -252,3 +252,13 @@ def test_a_warning_of_short_intervals_counts_the_repeats_that_the_ranks_are_over
     runs = {(name, r): [2.0, 1.0 + r] for name, first in (("a", 0), ("b", 4)) for r in range(first, first + 6)}
     found = compute_results(make_table(runs), ReportContext("n", "p", Budget(2, 25), {}, "", finished=True))
     assert all(coverage_warning(2) in drawing.caption for drawing in ranks.drawings(found))
+
+
+@pytest.mark.parametrize("minimum", [None, 0.0])
+def test_a_problem_on_which_every_trial_failed_has_no_regret(
+    tmp_path: Path, make_table: Table, make_experiment: Make, minimum: float | None
+) -> None:
+    failed = make_table({(name, repeat): [{"status": "failed"}] * 3 for name in "ab" for repeat in range(3)})
+    context = ReportContext("q", "q", Budget(3, 25), {}, "", finished=True, minimum=minimum)
+    summary = write_problems_report([make_experiment("p", "ab", 3), compute_results(failed, context)], "a", tmp_path)
+    assert [isnan(row.median_regret) for row in summary.results] == [False, False, True, True]
