@@ -231,7 +231,7 @@ def _mean_steps(mine: pd.DataFrame, axis: str) -> tuple[Floats, Floats]:
     better = mine["incumbent"].notna() & (mine["incumbent"] != mine.groupby("run")["incumbent"].shift())
     x = np.array(sorted({end, *(float(at) for at in mine.loc[better, axis] if at < end)}))
     y = np.mean([incumbent_at(run, axis, x) for _, run in mine.groupby("run", sort=False)], axis=0)
-    return x[~np.isnan(y)], y[~np.isnan(y)]
+    return x[~np.isnan(x + y)], y[~np.isnan(x + y)]  # x is NaN without a start time
 
 
 def _lines(curves: pd.DataFrame, axis: str) -> list[Line]:

@@ -197,6 +197,13 @@ def test_axes_without_values_have_no_panel(make_table, tmp_path):
     assert time_unit(float("nan")) == (1e-3, "milliseconds")
 
 
+def test_start_times_that_one_optimizer_lacks(make_table, tmp_path):
+    trials = make_table({("a", 0): [2.0, 1.0], ("b", 0): [2.0, 1.0]})
+    without = typed_trials(trials.assign(started_at=trials["started_at"].where(trials["optimizer"] == "a")), "a table")
+    draw(without, tmp_path)
+    assert [len(line.get_xdata()) for line in lines_of(panel_axes(without, "wall_seconds"))] == [2, 0]
+
+
 def test_a_distant_budget_does_not_squeeze_the_curves(make_table):
     axes = panel_axes(make_table({("a", 0): [2.0, 1.0]}), budget=Budget(200, 25))
     assert axes.get_xlim()[1] < 4
