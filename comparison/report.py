@@ -108,13 +108,13 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
 
 
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
-    """The mean curve of every optimizer on every axis, at GRID points; columns MEAN_CURVE_COLUMNS."""
+    """The mean curve of every optimizer on every axis with values, at GRID points; columns MEAN_CURVE_COLUMNS."""
     tables = []
     for axis in AXES:
         end = float(curves[axis].max())
         mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
         tables.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat(tables, ignore_index=True).dropna(subset="at", ignore_index=True)
 
 
 def _with_repeats(row: CheckpointRow | Reached | FinalRow, without: Set[str] = frozenset()) -> dict[str, Any]:

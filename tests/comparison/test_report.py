@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table, write_report
-from fmnas.comparison.analysis.trials import PlannedRun
+from fmnas.comparison.analysis.trials import PlannedRun, typed_trials
 from fmnas.comparison.report import CURVES, GRID, MEAN_CURVE_COLUMNS, compute_results, write_tables
 from fmnas.comparison.summary import FINAL_HEADER, Remark, final_rows, summarise
 from fmnas.search_spaces import joint_space
@@ -180,6 +180,13 @@ def test_without_results_the_tables_have_their_columns(make_run, tmp_path, trial
     assert {"optimizer", "mean"} <= set(tables["checkpoints"].columns)
     assert {"first", "p_corrected"} <= set(tables["tests"].columns)
     assert len(tables["targets"]) == 0
+
+
+def test_an_axis_without_values_has_no_mean_curve(make_run, tmp_path):
+    trials = typed_trials(make_run("a", 0, [2.0, 1.0]).assign(started_at=None), "a test")
+    mean = tables_of(trials, tmp_path)[1]["mean_curves"]
+    assert mean["at"].notna().all()
+    assert len(mean) == 4 * GRID
 
 
 def test_the_same_results_give_the_same_bytes(make_table, tmp_path):
