@@ -147,9 +147,9 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
             typed[name] = _convert(typed[name], dtype)
         except (ValueError, TypeError, OverflowError) as error:
             raise ReportError(f"{source}: column {name!r} does not parse: {error}") from error
+    _check_values(typed, source)
     if not (typed["epochs"] % 1).any():
         typed["epochs"] = typed["epochs"].astype("Int64")
-    _check_values(typed, source)
     return typed
 
 
@@ -180,8 +180,8 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
             raise ReportError(
                 f"{source}: column {name!r} holds {wrong[0]!r}; allowed are {', '.join(filter(None, allowed))}"
             )
-    if not (table["epochs"] > 0).all():
-        raise ReportError(f"{source}: column 'epochs' holds {table['epochs'].min()}; a trial has more than 0")
+    if len(costs := table.loc[~table["epochs"].between(0, float("inf"), inclusive="neither"), "epochs"]):
+        raise ReportError(f"{source}: column 'epochs' holds {costs.iloc[0]:g}; allowed are finite numbers above 0")
     repeated = table[table.duplicated(["optimizer", "repeat", "trial", "attempt"])]
     if len(repeated):
         run, trial = repeated["run"].iloc[0], repeated["trial"].iloc[0]

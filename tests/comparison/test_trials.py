@@ -79,6 +79,7 @@ def test_an_empty_table_has_all_columns(tmp_path):
         (lambda t: t.rename(columns={"worker": "wurker"}), "'worker' is missing"),
         (lambda t: t.assign(epochs="many"), "'epochs' does not parse.*many"),
         (lambda t: t.assign(epochs=0), "'epochs' holds 0"),
+        (lambda t: t.assign(epochs="inf"), "'epochs' holds inf"),
         (lambda t: t.assign(objective="0,5"), "'objective' does not parse.*0,5"),
         (lambda t: t.assign(diverged="maybe"), "'diverged' does not parse.*maybe.*True and False"),
         (lambda t: t.assign(finished_at="yesterday"), "'finished_at' does not parse.*yesterday"),
