@@ -122,7 +122,7 @@ def describe_power(tests: Comparisons) -> str:
     """What this number of repeats can show at all, whatever the results."""
     fewest, most, pairs = tests.repeats, tests.most_repeats, len(tests.pairs)
     if not pairs and tests.hypotheses != ALL:
-        return f"Only {tests.hypotheses} is tested against the others, and it has no trial yet: no test."
+        return f"Only {tests.hypotheses} is tested against the others, and one side has no result: no test."
     if not pairs:
         return "There is only one optimizer: nothing to compare it with."
     if most < 2:

@@ -73,3 +73,10 @@ def test_the_note_of_a_warm_start_trial_is_not_an_incident(make_run):
     curves, ledger = anytime_curves(trials, BUDGET), ledger_table(trials, BUDGET)
     incidents = summarise(trials, curves, ledger, ReportContext("a", "p", BUDGET, {}, "")).incidents
     assert [incident.text for incident in incidents] == ["odd"]
+
+
+def test_the_only_optimizer_is_not_said_to_have_no_trial(make_run):
+    trials = make_run("a", 0, [1.0])
+    curves, ledger = anytime_curves(trials, BUDGET), ledger_table(trials, BUDGET)
+    result = summarise(trials, curves, ledger, ReportContext("a", "p", BUDGET, {}, "", hypotheses="a"))
+    assert "it has no trial" not in result.to_json()["tests"]["power"]
