@@ -91,7 +91,8 @@ def standard_error(values: Floats) -> Floats:
     if repeats < 2:
         return np.full(values.shape[1:], np.nan)
     differ = ~is_at_most(values.max(axis=0), values.min(axis=0))
-    return np.asarray(differ * values.std(axis=0, ddof=1) / np.sqrt(repeats))
+    scale = np.frexp(np.abs(values).max(axis=0))[1]  # a power of two is exact, and no square overflows
+    return np.asarray(differ * np.ldexp(np.ldexp(values, -scale).std(axis=0, ddof=1), scale) / np.sqrt(repeats))
 
 
 def mean_and_error(values: Mapping[int, float]) -> tuple[float, float]:

@@ -77,6 +77,11 @@ def test_the_order_of_addition_adds_no_spread():
     assert np.isnan(standard_error(np.array([np.nan, 1.0, 1.0])))
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_the_standard_error_of_values_whose_squares_are_no_floats(size):
+    assert float(standard_error(np.array([1.0, 3.0]) * size)) == pytest.approx(size, rel=1e-9, abs=0)
+
+
 def test_every_axis_of_an_asynchronous_run_by_hand(make_run):
     """Two workers: trial 1 ends first; trial 2 was lost once and repeated; trial 3 failed."""
     first = {"objective": 3.0, "started_at": "2026-01-01T00:00:00Z", "at": 50, "train_seconds": 48.0}
