@@ -187,13 +187,13 @@ def ledger(summary: Summary) -> Table:
             "diverged": lambda run: str(run.diverged),
             "duplicates": lambda run: join_counts({"exact": run.duplicates, "isomorphic": run.isomorphic_duplicates}),
             "full trainings": lambda run: str(run.full_evaluations),
-            "epochs": lambda run: str(run.epochs),
+            "epochs": lambda run: format_count(run.epochs),
             "training": lambda run: format_duration(run.train_seconds),
             "suggestion": lambda run: format_duration(run.suggest_seconds),
             "wall-clock": lambda run: format_duration(run.wall_seconds),
             "lost": lambda run: format_duration(run.lost_seconds or None),
             "pending": lambda run: format_count(run.pending or None),
-            "origins": lambda run: ", ".join(f"{origin} {part:.0%}" for origin, part in run.shares.items() if part),
+            "origins": lambda run: ", ".join(f"{name} {format_share(x)}" for name, x in run.shares.items() if x),
         },
         "wide",
         keep={"not finished", "duplicates", "training", "suggestion"},
@@ -215,9 +215,7 @@ def sanity_checks(summary: Summary) -> Table:
             "isomorphic": lambda row: format_count(row.isomorphic_duplicates or None),
             "per suggestion": lambda row: format_duration(row.suggest_seconds),
             "share of time": lambda row: format_share(row.suggest_share),
-            "origins": lambda row: ", ".join(
-                f"{origin} {format_share(part)}" for origin, part in row.shares.items() if part
-            ),
+            "origins": lambda row: ", ".join(f"{name} {format_share(x)}" for name, x in row.shares.items() if x),
         },
         "wide",
     )

@@ -16,6 +16,7 @@ from fmnas.comparison.figures.canvas import Drawing, Results, new_figure
 from fmnas.comparison.figures.intervals import MAX_ROWS, differences, final, intervals, selection_bias
 from fmnas.comparison.page import tables
 from fmnas.comparison.page.page import render_page, sections
+from fmnas.comparison.report import compute_results
 from fmnas.comparison.summary import Incident, Remark
 
 pytestmark = pytest.mark.slow
@@ -125,6 +126,15 @@ def test_columns_of_the_ledger_have_values(plain_summary):
     for known in ("duplicates", "isomorphic_duplicates"):
         assert "A duplicate repeats" not in ledger_page(duplicates=0, isomorphic_duplicates=0)
         assert "A duplicate repeats" in ledger_page(**{known: 1})
+
+
+def test_the_ledger_has_no_digits_without_a_meaning(make_table):
+    raced = {"epochs": 25 / 3, "objective": 2.0}
+    trials = make_table({("a", 0): [raced, 1.0], ("b", 0): [{"origin": "initial"}, *[1.0] * 299]})
+    table = tables.ledger(compute_results(trials, CONTEXT).summary)
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert [row["epochs"] for row in rows] == ["33.3", "7500"]
+    assert "initial 0%" not in rows[1]["origins"]
 
 
 def test_figures_of_the_statistics(summary, plain_summary):
