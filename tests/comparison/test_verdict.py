@@ -141,8 +141,8 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
             {"p": {0: 1.0, 1: 2.0}, "q": {2: 1.0, 3: 2.0}},
             "all",
             [],
-            ["0 shared by all", "No shared repeat: no standard error, no test"],
-            ["better"],
+            ["0 shared by all", "No shared repeat: no test"],
+            ["better", "no standard error"],  # each has one over its own repeats
         ),
     ],
     ids=[
