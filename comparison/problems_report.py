@@ -191,7 +191,8 @@ def write_problems_report(
         write_bytes(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
     for drawing in drawings:
         save_figure(drawing.figure, folder, drawing.name)
-    write_bytes(folder / "index.html", render_problems_page(_page_values(summary, drawings)).encode())
+    page = render_problems_page(_page_values(summary, drawings))
+    write_bytes(folder / "index.html", page.encode(errors="backslashreplace"))
     return summary
 
 

@@ -54,7 +54,8 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     for drawing in drawings:
         if drawing.is_saved:
             save_figure(drawing.figure, folder, drawing.name)
-    write_bytes(folder / "index.html", render_page(results.summary, context, drawings).encode())
+    page = render_page(results.summary, context, drawings)
+    write_bytes(folder / "index.html", page.encode(errors="backslashreplace"))
     return results.summary
 
 

@@ -19,7 +19,7 @@ from fmnas.comparison.analysis.trials import LAST_COLUMN, SOURCE, PlannedRun, ty
 from fmnas.comparison.problems_report import ProblemsSummary
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.schema import Config
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.configuration import optimizer_settings
 from fmnas.platform.experiment.provenance import (
@@ -267,13 +267,13 @@ def _renumber(source: ReportSource, numbers: Mapping[Repeat, int]) -> ReportInpu
 
     if not trials.empty:
         trials = renumber(trials)
-        trials.insert(list(trials.columns).index(LAST_COLUMN), SOURCE, str(source.directory.root))
+        trials.insert(list(trials.columns).index(LAST_COLUMN), SOURCE, legible(str(source.directory.root)))
     context = replace(
         context,
         retrained=None if context.retrained is None else renumber(context.retrained),
         pending=[replace(pending_trial, run=names[pending_trial.run]) for pending_trial in context.pending],
         runs=[PlannedRun(names[run.run], run.optimizer, repeats[run.repeat]) for run in context.runs],
-        pauses={str(source.directory.root): context.pauses[""]},
+        pauses={legible(str(source.directory.root)): context.pauses[""]},
         learning={(names[run], trial): curve for (run, trial), curve in context.learning.items()},
     )
     return ReportInput(trials, context)
@@ -303,7 +303,7 @@ def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -
 
 
 def _merge_contexts(sources: Sequence[ReportSource], contexts: Sequence[ReportContext]) -> ReportContext:
-    names = [str(source.directory.root) for source in sources]
+    names = [legible(str(source.directory.root)) for source in sources]
     retrained, notes = merge_retrained(contexts)
     hypotheses, remarks = _merge_hypotheses([source.state.config for source in sources])
     remarks += [*notes, *map(Remark, different_file_notes([source.state for source in sources]))]

@@ -116,7 +116,7 @@ def experiment_record(directory: RunDirectory, state: ExperimentState, folder: R
         options += [f"{entry.label}: {', '.join(changed)}"] if changed else []
     return ExperimentRecord(
         directory=relpath(directory.place, folder.report),
-        page=quote(relpath(directory.page, folder.report)) if has_page else "",
+        page=quote(relpath(directory.page, folder.report), errors="surrogateescape") if has_page else "",
         problem=display_name(config.problem),
         repeats=config.repeats,
         evaluations=config.budget.evaluations,

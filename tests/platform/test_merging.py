@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -300,3 +301,11 @@ def test_wall_clock_times_exclude_the_pause_before_an_extension(one: Path, run: 
     trials = load_report_input([one, two]).trials
     times = sorted(map(datetime.fromisoformat, trials[trials["optimizer"] == "tpe"]["finished_at"]))
     assert (times[-1] - times[0]).total_seconds() > 1000, "trials.csv has the real times"
+
+
+@pytest.mark.parametrize("override", ["seed=7", "problem=ackley5c"])
+def test_a_folder_may_have_a_name_that_is_no_text(override: str, one: Path, run: Run, tmp_path: Path) -> None:
+    optimizers = "optimizers=[random, hyperband]"
+    odd = Path(shutil.copytree(run(optimizers), tmp_path / os.fsdecode(b"odd\xff")))
+    write_report_of([odd, run(optimizers, override)], tmp_path / "both", print)
+    assert "odd" in (tmp_path / "both" / "report" / "index.html").read_text()
