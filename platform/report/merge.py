@@ -293,9 +293,10 @@ def _limit_budget(source: ReportSource, report: ReportInput, evaluations: int) -
     budget = replace(context.budget, evaluations=evaluations)
     kept = within_budget(typed_trials(report.trials, str(root)), budget)
     knowing = (entry.label for entry in source.state.config.optimizers if entry.implementation.takes_budget)
+    trained = "" if context.retrained is None else ", and so is the retraining"
     remarks = [
         *context.remarks,
-        Remark(f"{root} had a budget of {had} evaluations: what came after {evaluations} is left out."),
+        Remark(f"{root} had a budget of {had} evaluations: what came after {evaluations} is left out{trained}."),
         *(Remark(f"{label} in {root} knew a budget of {had} evaluations.", label) for label in knowing),
     ]
     context = replace(context, budget=budget, remarks=remarks, pending=(), retrained=None)
@@ -332,9 +333,7 @@ def merge_retrained(contexts: Sequence[ReportContext]) -> tuple[pd.DataFrame | N
     tables = [context.retrained for context in contexts if context.retrained is not None]
     settings = {(*table[["epochs", "images", "test_images"]].iloc[0], len(seed_columns(table))) for table in tables}
     if len(settings) > 1:
-        note = (
-            "Retrained configurations are left out: the directories retrained with different epochs, images or seeds."
-        )
+        note = "Retrained configurations are left out: they were retrained with different epochs, images or seeds."
         return None, [Remark(note)]
     return pd.concat(tables, ignore_index=True) if tables else None, []
 

@@ -212,6 +212,18 @@ def test_different_budgets_are_compared_at_the_smallest(one: Path, run: Run, tmp
     assert set(load_report_input([fewer, more]).trials.groupby("run").size()) == {9}
 
 
+@pytest.mark.parametrize("is_retrained", [True, False])
+def test_a_retraining_beyond_the_smallest_budget_is_said_to_be_left_out(
+    is_retrained: bool, one: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pd.DataFrame({"run": ["random/repeat-0"], "repeat": [0]}) if is_retrained else None
+    longer = run("optimizers=[random]", "budget.evaluations=9", "seed=7")
+    monkeypatch.setattr("fmnas.platform.report.write.retrained_table", lambda _: table)
+    monkeypatch.setattr("fmnas.platform.report.merge.merge_retrained", lambda contexts: (None, []))
+    (remark,) = (r.text for r in load_report_input([one, longer]).context.remarks if "left out" in r.text)
+    assert ("retraining" in remark) == is_retrained
+
+
 def test_a_warm_start_as_long_as_the_smallest_budget_is_refused(one: Path, run: Run) -> None:
     warm = run(f"optimizers=[{{name: tpe, warm_start: '{one}:random'}}]", "budget.evaluations=8")
     assert "fmnas extend DIR -o budget.evaluations=8" in merge_refused(one, warm)
