@@ -236,7 +236,8 @@ def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
 
 
 def write_retrained(directory: RunDirectory, ledger: Ledger) -> None:
-    """Write retrained.csv, unless no incumbent was retrained. Raises ExperimentFailed if the disk does not take it."""
-    table = retrained_table(ledger)
-    if table is not None:
+    """Write retrained.csv, or remove one of outdated rows. Raises ExperimentFailed if the disk does not take it."""
+    if (table := retrained_table(ledger)) is not None:
         write_text(directory.retrained, table.to_csv(index=False))
+    else:
+        directory.retrained.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.events import Ended
 from fmnas.platform.experiment.journal import Journal
+from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.report.merge import write_report_of
@@ -103,6 +104,13 @@ def test_real_data(tmp_path: Path) -> None:
     assert float(row["test_error"]) * 10_000 == pytest.approx(round(float(row["test_error"]) * 10_000))
     assert (out / "report" / "index.html").stat().st_mtime_ns > page
     assert not (out / "driver.json").exists()
+
+
+def test_without_a_current_retraining_no_outdated_row_is_left(tmp_path: Path) -> None:
+    (tmp_path / "retrained.csv").write_text("run,trial\nrandom/repeat-0,1\n")
+    for _ in range(2):
+        write_retrained(RunDirectory(tmp_path), Ledger())
+        assert not (tmp_path / "retrained.csv").exists()
 
 
 def test_an_interrupted_retraining_resumes_and_nothing_is_trained_twice(
