@@ -91,7 +91,6 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
         for target in summary.targets
         for row in target.rows
     ]
-    pairs = ("first", "second", "repeats", "p", "p_corrected", "verdict")
     final = [
         {"optimizer": name, **_with_repeats(row, {"best_configuration", "best_curve"})}
         for name, row in summary.optimizers.items()
@@ -102,7 +101,7 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
         "mean_curves": mean_curves(curves),
         "mean_ranks": ranks_over_repeats(curves, list(summary.optimizers), summary.evaluations),
         "checkpoints": _table(points, ("share", "epochs", "evaluations", "optimizer", "mean")),
-        "tests": _table(map(vars, summary.tests.pairs), pairs),
+        "tests": _table(map(vars, summary.tests.pairs), ("first", "second", "repeats", "p", "p_corrected", "verdict")),
         "targets": _table(reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
         "ledger": _table(map(vars, summary.ledger), ("run", "optimizer", "repeat")),
     }

@@ -192,11 +192,12 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
 
 
 def _infer_type(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """A variable's column of text as integers, floats, booleans or text, whichever fits all values."""
+    """A variable's column of text as integers, floats, booleans or text, whichever fits all values and loses none."""
     for dtype in ("int64", "float64"):
         with suppress(ValueError, OverflowError):
             numbers = column.astype(dtype)
-            return column if dtype == "int64" and numbers.nunique() < column.nunique() else numbers  # "8" is not "08"
+            loses = numbers.nunique() < column.nunique() if dtype == "int64" else numbers.isna().any()
+            return column if loses else numbers  # "8" is not "08", and "nan" may be a text
     return column == "True" if set(column) <= {"True", "False"} else column
 
 

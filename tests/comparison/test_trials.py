@@ -58,6 +58,12 @@ def test_texts_that_are_the_same_number_stay_apart(table, tmp_path):
     assert list(read_trials(write(table, tmp_path))["op"]) == ["8", "08"]
 
 
+@pytest.mark.parametrize("other", ["nan", "1.5"])
+def test_a_text_that_is_no_number_is_not_lost(table, tmp_path, other):
+    table["op"] = ["nan", other]
+    assert list(read_trials(write(table, tmp_path))["op"]) == ["nan", other]
+
+
 def test_optional_columns_have_defaults(table, tmp_path):
     read = read_trials(write(table.drop(columns=list(OPTIONAL)), tmp_path))
     assert {name: read[name].iloc[0] for name in OPTIONAL_COLUMNS} == OPTIONAL_COLUMNS
