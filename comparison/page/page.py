@@ -76,13 +76,13 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
         pictures.setdefault(drawing.section, []).append(drawing)
     best = "Best cell" if len(summary.optimizers) == 1 else "Best cell of each optimizer"
     steps = ", ".join(f"{point.share:.0%}" for point in summary.checkpoints)
+    cost, checks = summary.budget.format_cost(summary.compared_at), tables.sanity_checks(summary)
     no_power = all(pair.verdict == TOO_FEW for pair in summary.tests.pairs)
     tests = _tests(summary.tests) if summary.tests.most_repeats > 1 else {}
     remarks = [remark.text for remark in summary.remarks if remark.optimizer]
     setup = {"sentences": context.setup, "settings": tables.settings(context.settings), "remarks": remarks}
     reproduce = {"environment": tables.environment(context.environment), "configuration": context.config_text}
     warnings = [f"{row.optimizer}: {text}" for row in summary.sanity_checks for text in row.warnings]
-    checks = {"table": tables.sanity_checks(summary), "warnings": warnings}
     tradeoff = "Both objectives" if summary.hypervolumes else "Error against FLOPs"
     all_sections: list[tuple[str, str, bool, Facts | None]] = [
         ("result", "Result", False, {"table": tables.results_by_repeat(summary)}),
@@ -93,10 +93,10 @@ def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawin
         ("learning", "Learning curves of the best configurations", True, None),
         ("cells", best, False, {"found": _best_cells(summary, pictures.get("cells", ()))}),
         ("curves", "Anytime performance", True, None),
-        ("checkpoints", f"Results at {steps} of the budget", True, _checkpoints(summary)),
+        ("checkpoints", f"Results at {steps} of {cost}", True, _checkpoints(summary)),
         ("targets", "Evaluations to reach a target", True, {"table": tables.targets(summary)}),
         ("spent", "Cost of every run", True, {"table": tables.ledger(summary)}),
-        ("sanity_checks", "Sanity checks", not warnings, checks),
+        ("sanity_checks", "Sanity checks", not warnings, {"table": checks, "warnings": warnings}),
         ("incidents", "Failures and notes", False, {"table": tables.incidents(summary)}),
         ("configurations", "Best configurations", True, {"table": tables.configurations(summary)}),
         ("reproduce", "Reproduce", True, reproduce),

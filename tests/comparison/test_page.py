@@ -137,6 +137,13 @@ def test_the_ledger_has_no_digits_without_a_meaning(make_table):
     assert "initial 0%" not in rows[1]["origins"]
 
 
+def test_the_title_of_the_checkpoints_names_what_all_have_spent(summary):
+    (title,) = (
+        part.title for part in sections(replace(summary, compared_at=50), CONTEXT, []) if part.id == "checkpoints"
+    )
+    assert "50 epochs" in title
+
+
 def test_figures_of_the_statistics(summary, plain_summary):
     assert texts_of(draw_one(differences, summary)) == ["bo-fm − random", "random − bo-fm"]  # the third has no numbers
     assert texts_of(draw_one(selection_bias, summary)) == ["bo-fm/repeat-0", "random/repeat-0"]
