@@ -127,7 +127,7 @@ def currencies(curves: pd.DataFrame) -> list[str]:
     no_training = not curves["train_seconds"].max() > NEGLIGIBLE_SECONDS  # True for a table without rows
     no_clock = len(curves) > 0 and curves["wall_seconds"].isna().all()  # no trial has a start time
     excluded = {"train_seconds": no_training, "wall_seconds": no_clock}
-    return [axis for axis in TITLES if axis in curves and not excluded.get(axis)]
+    return [axis for axis in TITLES if not excluded.get(axis)]
 
 
 def draw_panels(content: Content, budget: Budget, title: str) -> "Figure":
