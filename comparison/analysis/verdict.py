@@ -126,7 +126,9 @@ def describe_power(tests: Comparisons) -> str:
     if not pairs:
         return "There is only one optimizer: nothing to compare it with."
     if most < 2:
-        return f"{most or 'No shared'} repeat: no {'standard error, no ' * most}test; the order is anecdotal."
+        return (
+            f"{most or 'No shared'} repeat: no {'standard error, no test' if most else 'test'}; the order is anecdotal."
+        )
     repeats = f"{most} paired repeats" if fewest == most else f"{fewest} to {most} paired repeats, by pair"
     p = f"{min(1.0, smallest_p(most) * pairs):.3g}{f' after correction for {pairs} comparisons' if pairs > 1 else ''}"
     text = f"{repeats}: the smallest p that a two-sided paired Wilcoxon test can give is {p}"
