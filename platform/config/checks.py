@@ -12,17 +12,7 @@ from pydantic import ValidationError
 
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.config.errors import format_errors, format_unknown, format_value
-from fmnas.platform.config.schema import (
-    ALL_PAIRS,
-    AUTHORS,
-    AUTO,
-    INSTANT,
-    RAY,
-    SIMULATED,
-    Config,
-    DataConfig,
-    WorkersConfig,
-)
+from fmnas.platform.config.schema import ALL_PAIRS, AUTHORS, AUTO, INSTANT, SIMULATED, Config, DataConfig, WorkersConfig
 from fmnas.platform.config.uri import TrackingError, check_uri
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ProblemEntry, is_user_defined
@@ -191,7 +181,7 @@ def _check_cpus(config: Config, _: ProblemEntry) -> Iterator[str]:
     """Check that the workers fit on this machine's CPUs: a local Ray offers these, or fewer in a container."""
     workers, cpus = config.workers, os.cpu_count() or 1
     fit, least = int(cpus / workers.cpus + 1e-9), 1 if workers.count == AUTO else int(workers.count)
-    is_local = workers.kind == RAY and not workers.autoscale and not os.environ.get("RAY_OVERRIDE_RESOURCES")
+    is_local = not (workers.is_in_driver or workers.autoscale or os.environ.get("RAY_OVERRIDE_RESOURCES"))
     if is_local and fit < least:
         yield (
             f"workers.count = {workers.count}: {fit} fit on this machine's {cpus} CPUs, with workers.cpus = "

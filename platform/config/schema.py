@@ -3,12 +3,13 @@
 The text below each key is its description in docs/configuration.md and in what `fmnas config` prints.
 """
 
+import json
 import os
 import re
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from fmnas.platform.config.errors import format_count
 from fmnas.platform.config.source import dump_yaml
@@ -46,12 +47,17 @@ def check_name(name: str) -> str:
     return name
 
 
-class Section(BaseModel):
+def check_no_nan(value: Any) -> Any:
+    """Return the value of an option. Raises ValueError if it is NaN, or holds one: it would differ from itself."""
+    if json.loads(json.dumps(value)) != value:
+        raise ValueError("must not be NaN")
+    return value
+
+
+class Section(BaseModel, extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants"):
     """A mapping with known keys and strict types."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class BudgetConfig(Section):
@@ -170,8 +176,6 @@ class ObjectiveConfig(Section):
 
 
 FixedValue = Annotated[str, Field(max_length=200)] | bool | Annotated[int, Field(gt=-(2**64), lt=2**64)] | float
-Fixed = dict[str, FixedValue]
-"""Variable -> its value in every trial."""
 
 
 class CheckpointsConfig(Section):
@@ -219,7 +223,7 @@ def expand_entry(entry: Any) -> Any:
     return {**fields, "use": use, "name": use.rpartition(":")[2] if name in (None, use) else name}
 
 
-class OptimizerConfig(Section):
+class OptimizerConfig(Section, allow_inf_nan=True):
     """One optimizer. A bare name is short for {name: NAME}; other keys than these are the optimizer's own options."""
 
     name: str = Field(examples=["bo-fm"])
@@ -237,7 +241,9 @@ class OptimizerConfig(Section):
     )
     """An earlier run directory, or DIR:LABEL for one of its optimizers: instead of the shared initial design, repeat r
     starts from the finished full trials of its repeat r. They are charged, but not trained again. null: none."""
-    options: dict[str, Any] = Field(default_factory=dict, examples=["{kernel: moddif}"])
+    options: dict[str, Annotated[JsonValue, AfterValidator(check_no_nan)]] = Field(
+        default_factory=dict, examples=["{kernel: moddif}"]
+    )
     """The optimizer's own options; they may also be written beside the name, which counts if both are given."""
 
     @cached_property
@@ -302,7 +308,7 @@ class Config(Section):
     objective; skip: not at all. The trial is charged either way."""
     hypotheses: str = ALL_PAIRS
     """Which differences the report tests. all: every pair; or the label of one optimizer: it against each other one."""
-    fixed: Fixed = Field(default_factory=dict, examples=["{op1: conv3x3, output: 3}"])
+    fixed: dict[str, FixedValue] = Field(default_factory=dict, examples=["{op1: conv3x3, output: 3}"])
     """Variables with the same value in every trial; the optimizers choose the others."""
     objective: ObjectiveConfig = ObjectiveConfig()
     data: DataConfig = Field(default=DataConfig(), examples=["{root: /a/folder}"])

@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, one_line
-from fmnas.platform.experiment.events import FORMAT, Begun, Event, event_from_dict, event_to_dict
+from fmnas.platform.experiment.events import FORMAT, Begun, Event, Extended, event_from_dict, event_to_dict
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.search_spaces.files import sync_folder
 
@@ -62,7 +62,9 @@ class Journal(AbstractContextManager["Journal"]):
         Raises ExperimentFailed if the disk does not take it, or it cannot be written as JSON.
         """
         try:
-            body = json.dumps(event_to_dict(event), allow_nan=False, separators=(",", ":")).encode()[:-1]
+            has_options = isinstance(event, Begun | Extended)  # one of which may be infinite
+            text = json.dumps(event_to_dict(event), allow_nan=has_options, separators=(",", ":"))
+            body = text.encode()[:-1]
         except (TypeError, ValueError) as error:
             name = f"{type(event).__name__} of {getattr(event, 'run', 'the driver')}"
             raise ExperimentFailed(

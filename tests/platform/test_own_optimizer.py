@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from fmnas.api import load_run
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.configuration import current_config, save_config
+from fmnas.platform.experiment.events import FORMAT, Begun
 from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, read_events
+from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.references import absolute_reference, import_reference
 from fmnas.platform.registry import OptimizerContext, OptimizerEntry
 from fmnas.search_spaces import Trial
@@ -448,6 +453,9 @@ def test_what_cannot_be_built_is_refused_by_its_key(
         ("{mine}:Typed", {"steps": "few"}, ["steps = 'few': "]),
         ("{mine}:Typed", {"step": 3}, ["step: unknown key; did you mean steps?"]),
         ("{mine}:Typed", {"rat": 1.0}, ["rat: unknown key; did you mean rate?"]),
+        ("{mine}:Typed", {"limit": float("nan")}, ["limit = nan: "]),
+        ("{mine}:Typed", {"values": [date(2001, 1, 1)]}, ["values.0 = datetime.date(2001, 1, 1): "]),
+        ("{mine}:Typed", {"values": {1: 2}}, ["values.1 = 1: "]),
         ("optuna:TPESampler", {"gama": 3}, ["gama: unknown key; did you mean gamma?"]),
     ],
 )
@@ -488,6 +496,18 @@ def test_options_that_an_annotation_allows_or_leaves_open_are_passed_on(
     config = check_config(own_config("random", entry), "own.yaml")
     assert options.items() <= config.optimizers[1].settings.items()
     build_experiment(config)
+
+
+def test_a_resume_has_the_options_that_the_experiment_began_with(
+    own_config: Callable[..., dict[str, Any]], mine: Path, tmp_path: Path
+) -> None:
+    entry = {"name": "mine", "use": f"{mine}:Typed", "limit": float("inf"), "values": [float("-inf"), {"a": None}]}
+    config, directory = check_config(own_config(entry), "own.yaml"), RunDirectory(tmp_path)
+    with Journal(directory.journal) as journal:
+        journal.append(Begun("id", FORMAT, config.model_dump(mode="json"), at=0.0))
+    assert current_config(directory, read_events(directory)) == config
+    save_config(config, directory)
+    assert current_config(directory, read_events(directory)) == config
 
 
 @pytest.mark.parametrize(
