@@ -98,8 +98,7 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
 
     if reserved := [name for name in ("name", "use", "label", "concurrency", "options") if name in options]:
         raise ConfigError(f"{', '.join(reserved)}: cannot be set; options are the optimizer's, and warm_start")
-    task = _as_problem(function, space)
-    title = _name_of(function)
+    task, title = _as_problem(function, space), _name_of(function)
     reference = f"{IN_MEMORY}:{title}"
     entry, targets = _as_entry(optimizer)
     recorded = {name: _as_plain(name, value) for name, value in options.items()}
@@ -152,13 +151,16 @@ def _as_label(name: str, length: int) -> str:
 
 
 def _as_plain(name: str, value: Any) -> Any:
-    """Return an option as a configuration can hold it. Raises ConfigError for an object."""
+    """Return an option as a configuration can hold it, tuples as lists. Raises ConfigError for an object in it."""
+    if isinstance(value, list | tuple):
+        return [_as_plain(name, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _as_plain(name, item) for key, item in value.items()}
     value = str(value) if isinstance(value, Path) else plain(value)
-    items = value if isinstance(value, list | tuple) else [value]
-    if not all(item is None or isinstance(item, bool | int | float | str | dict | list | tuple) for item in items):
+    if value is not None and not isinstance(value, bool | int | float | str):
         raise ConfigError(
-            f"{name} = {value!r}: options are recorded, so they must be numbers, texts, True, False, None or lists of "
-            "these; set an object in a function make(space, seed)"
+            f"{name} = {value!r}: options are recorded, so they must be numbers, texts, True, False, None, or lists or "
+            "dicts of these; set an object in a function make(space, seed)"
         )
     return value
 

@@ -149,11 +149,9 @@ class RunResults:
 
     def __repr__(self) -> str:
         """A line, the headline, and where its cautions are, if it has any."""
-        context, summary = self.report_input.context, self.summary
+        read, summary = self.report_input, self.summary
         cautions = " Cautions: see .summary.caution." if summary.caution else ""
-        return (
-            f"<{context.name}: {context.problem}, {len(self.report_input.trials)} trials> {summary.headline}{cautions}"
-        )
+        return f"<{read.context.name}: {read.context.problem}, {len(read.trials)} trials> {summary.headline}{cautions}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the result, what it does not support, the final table."""

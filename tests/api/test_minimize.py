@@ -371,6 +371,21 @@ def test_another_optimizer_of_the_same_name_is_noticed(tmp_path: Path) -> None:
         minimize(bowl, SPACE, 6, Other, out=tmp_path / "a")
 
 
+def test_options_are_recorded_as_they_are_and_the_same_ones_resume(tmp_path: Path) -> None:
+    given: list[dict[str, Any]] = []
+
+    def make(space: Space, seed: int, **options: Any) -> Above:
+        given.append(options)
+        return Above(space, seed)
+
+    options = {"shape": (1, (np.int64(2), tmp_path)), "limit": float("inf"), "names": {"a": [None, True, (0.5,)]}}
+    for evaluations in (4, 4, 6):
+        minimize(bowl, SPACE, evaluations, make, out=tmp_path / "out", **options)
+    kept = {"shape": [1, [2, str(tmp_path)]], "limit": float("inf"), "names": {"a": [None, True, [0.5]]}}
+    assert [options for options in given if options != kept] == []
+    assert len(load_run(tmp_path / "out").trials) == 6
+
+
 def test_an_option_may_be_a_number_of_numpy() -> None:
     result = minimize(bowl, SPACE, 3, Seesaw, initial_design=1, step=np.float64(0.25))
     assert set(result.trials["x"][1:]) <= {0.25, -0.25}
@@ -386,6 +401,7 @@ def test_an_option_may_be_a_number_of_numpy() -> None:
         ({"optimizer": Seesaw, "stp": 3}, "optimizer.stp: .*did you mean step"),
         ({"optimizer": Seesaw, "step": "far"}, "optimizer.step = 'far'"),
         ({"optimizer": Seesaw, "step": print}, "step = <built-in"),
+        ({"optimizer": Above, "start": {"a": [print]}}, "start = <built-in"),
         ({"populaton": 4}, r"optimizer\.populaton: .*warm_start"),
         ({"optimiser": "tpe"}, r"\noptimiser .*did you mean optimizer\?"),
         ({"optimizer": "regularized-evolution", "populaton": 4}, r"populaton: .*did you mean population\?"),
