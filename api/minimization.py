@@ -4,6 +4,7 @@ It runs as `fmnas run` runs one, with the same journal, seeds and handling of fa
 file: it may be a lambda, or defined in a notebook.
 """
 
+import os
 import re
 import signal
 import threading
@@ -204,9 +205,8 @@ def _search(
     from fmnas.platform.runner.driver import RunContext
     from fmnas.platform.runner.run import run_experiment
 
-    directory = RunDirectory(root)
     change: Config | ConfigChange = config
-    if directory.journal.is_file():
+    if os.path.isfile(RunDirectory(root).journal):  # unlike Path.is_file, it raises nothing
         directory = run_directory(root, write=True)
         _check_same_function(config, task, directory)
         change = partial(_continue_with, config, root, initial_design)

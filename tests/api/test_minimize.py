@@ -341,6 +341,11 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_directory_that_cannot_be_accessed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match=r"nnn.*out=DIR"):
+        minimize(bowl, SPACE, 6, "random", out=tmp_path / ("n" * 300))
+
+
 @pytest.mark.parametrize(
     ("optimizer", "options", "origin"),
     [(Seesaw, {"step": 0.5}, MODEL), (Above, {"start": 3.0}, MODEL), (optuna.samplers.RandomSampler, {}, RANDOM)],
