@@ -109,10 +109,10 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
             "name": _as_label(f"minimize-{title}", 100),
             "problem": reference,
             "optimizers": [{**entry, **recorded}],
-            "seed": seed,
-            "initial_design": initial_design,
-            "budget": {"evaluations": evaluations},
-            "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},
+            "seed": plain(seed),
+            "initial_design": plain(initial_design),
+            "budget": {"evaluations": plain(evaluations)},
+            "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": plain(failures)},
             "tracking": {"enabled": False},
         }
         try:

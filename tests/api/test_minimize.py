@@ -391,8 +391,11 @@ def test_options_are_recorded_as_they_are_and_the_same_ones_resume(tmp_path: Pat
     assert len(load_run(tmp_path / "out").trials) == 6
 
 
-def test_an_option_may_be_a_number_of_numpy() -> None:
-    result = minimize(bowl, SPACE, 3, Seesaw, initial_design=1, step=np.float64(0.25))
+def test_an_argument_may_be_a_number_of_numpy() -> None:
+    two = np.int64(2)
+    result = minimize(
+        bowl, SPACE, two + 1, Seesaw, seed=two, initial_design=two - 1, failures=two, step=np.float64(0.25)
+    )
     assert set(result.trials["x"][1:]) <= {0.25, -0.25}
 
 
