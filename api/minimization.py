@@ -22,6 +22,7 @@ from fmnas.api.results import NoSuchResultError, RunResults, load_run
 from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.problems import display_name
+from fmnas.platform.references import IN_MEMORY, replace_references
 from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable, plain
@@ -95,7 +96,6 @@ def minimize(  # noqa: PLR0913  # one per choice that a search has
     """
     from fmnas.platform.config.errors import CALL_HINT
     from fmnas.platform.config.load import check_config
-    from fmnas.platform.references import IN_MEMORY, replace_references
 
     if reserved := [name for name in ("name", "use", "label", "concurrency", "options") if name in options]:
         raise ConfigError(f"{', '.join(reserved)}: cannot be set; options are the optimizer's, and warm_start")
@@ -135,8 +135,6 @@ def _name_of(called: Any) -> str:
 
 def _as_entry(optimizer: Any) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the optimizer's entry in a configuration, and by reference what is not in a file."""
-    from fmnas.platform.references import IN_MEMORY
-
     if isinstance(optimizer, str):
         return {"name": optimizer}, {}
     if not callable(optimizer):
@@ -180,7 +178,8 @@ def _name_arguments(message: str, options: Mapping[str, Any]) -> str:
     """Replace configuration keys in a message by the arguments that set them; add arguments like unknown options."""
     from fmnas.platform.config.errors import suggest_similar
 
-    named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", re.sub(r"\b(budget|workers)\.", "", message))
+    named = re.sub(r"\b(budget\.(?=evaluations\b)|workers\.(?=failures\b))", "", message)
+    named = re.sub(r"\boptimizers\.0(\.(name|use))?\b", "optimizer", named)
     named = re.sub(r"(allowed are .*)concurrency, ", r"\1", named)  # minimize runs one trial at a time
     named = re.sub(r"'?<minimize>:optimizer (\w+)'?", r"\1", named)
     lines = dict.fromkeys(named.splitlines())  # two keys may follow from one argument
