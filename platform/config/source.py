@@ -93,7 +93,7 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str]) -> set[str]:
     applied: dict[str, str] = {}
     for text in texts:
         key = apply_override(data, text)
-        lost = next((earlier for below, earlier in applied.items() if below.startswith(f"{key}.")), None)
+        lost = next((earlier for earlier in applied.values() if earlier.startswith((f"{key}.", f"{key}+="))), None)
         if lost is not None and text.startswith(f"{key}="):
             raise ConfigError(f"-o {truncate(lost)}: the later -o {truncate(text)} discards it; swap them, or omit one")
         applied[key] = text

@@ -201,8 +201,9 @@ def test_overrides_reach_nested_keys_and_lists(tmp_path: Path) -> None:
     assert config.optimizers[0].options == {"mode": "paper"}
 
 
-def test_an_override_that_discards_an_earlier_one_is_refused_with_both() -> None:
-    overrides = ["optimizers.0.kernel=moddif", "optimizers=[random]"]
+@pytest.mark.parametrize("earlier", ["optimizers.0.kernel=moddif", "optimizers+=tpe"])
+def test_an_override_that_discards_an_earlier_one_is_refused_with_both(earlier: str) -> None:
+    overrides = [earlier, "optimizers=[random]"]
     with pytest.raises(ConfigError) as caught:
         load_config("func2c", overrides)
     assert all(override in str(caught.value) for override in overrides)
