@@ -218,9 +218,9 @@ def expand_entry(entry: Any) -> Any:
         return fields
     name = fields.get("name")
     use = fields.get("use", name)
-    if not isinstance(use, str) or ":" not in use:
+    if not isinstance(use, str) or not (":" in use or use.endswith(".py")):
         return fields
-    return {**fields, "use": use, "name": use.rpartition(":")[2] if name in (None, use) else name}
+    return {**fields, "use": use, "name": os.path.basename(use.rpartition(":")[2]) if name in (None, use) else name}
 
 
 class OptimizerConfig(Section, allow_inf_nan=True):

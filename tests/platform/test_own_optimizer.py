@@ -440,6 +440,16 @@ def test_what_cannot_be_built_is_refused_by_its_key(
     assert words in str(caught.value)
 
 
+def test_a_file_without_the_name_of_its_class_is_refused_with_what_to_write(
+    own_config: Callable[..., dict[str, Any]], mine: Path
+) -> None:
+    for entry in (str(mine), {"use": str(mine)}):
+        with pytest.raises(ConfigError) as caught:
+            check_config(own_config("random", entry), "own.yaml")
+        assert f"optimizers.1.use = '{mine}': " in str(caught.value)
+        assert "FILE.py:NAME" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("use", "options", "lines"),
     [
