@@ -136,7 +136,10 @@ class OptimizerEntry:
         provided = {name: value for name, value in vars(context).items() if name in taken}
 
         def build() -> Optimizer:
-            return self.optimizer(space, **provided, **self.validate_options(options))
+            built = self.optimizer(space, **provided, **self.validate_options(options))
+            if not hasattr(built, "history"):
+                raise ConfigError(f"{self.use}: its __init__ must call super().__init__(space, seed=seed, ...)")
+            return built
 
         if self.is_own:
             return build()  # it fails by a bug alone

@@ -112,6 +112,14 @@ class NeverBegins(Halving):
         raise SystemExit
 
 
+class Orphan(Optimizer):
+    def __init__(self, space, *, seed=0):
+        self.space = space
+
+    def _suggest(self, rng):
+        return Suggestion(self.space.sample(rng), "random")
+
+
 class Edits(Optimizer):
     """Changes every record that it can reach, and keeps a copy of each."""
 
@@ -420,6 +428,7 @@ class Heir(Halving):
         ("{mine}:Abstract", {}, "implement _suggest"),
         ("{mine}:Halving", {"rate": 2.0}, "ValueError: rate = 2.0"),
         ("{mine}:CancelsWhenBuilt", {}, "CancelledError"),
+        ("{mine}:Orphan", {}, "super().__init__(space"),
         ("{mine}:not_a_class", {}, "takes 0 positional arguments"),
         ("optuna:GridSampler", {}, "'search_space'"),
         ("optuna:TPESampeler", {}, "optuna.samplers has no TPESampeler"),
