@@ -29,7 +29,7 @@ def fill_problem_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = data.get("problem")
     if not isinstance(name, str):
-        return dict(data)
+        return {"fidelity": {"epochs": 1}, **data}  # the right name may need none
     if find_problem(name) is None:
         name = find_plugins("fmnas.problems").get(name, name)
     try:

@@ -212,7 +212,8 @@ def test_a_problem_without_epochs_needs_no_fidelity() -> None:
             assert check_config({**GOOD, "problem": name}, "here").fidelity.epochs == 1
     for name in ("joint", "xgb_digits"):
         assert "fidelity: missing" in refusal({**GOOD, "problem": name})
-    assert "fidelity" not in refusal({**GOOD, "problem": "func2"})
+    for wrong in ("func2", 5, {"tune_me.py": None}):
+        assert "fidelity" not in refusal({**GOOD, "problem": wrong})
 
 
 @pytest.mark.parametrize(
