@@ -83,8 +83,10 @@ def _load_yaml(text: str, place: str) -> Any:
 def parse_yaml(text: str, place: str) -> dict[str, Any]:
     """The keys and values of a configuration's text. Raises ConfigError, naming the line, for other text."""
     data = _load_yaml(text, place)
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+    if not isinstance(data, dict):
         raise ConfigError(f"{place}: a configuration is a mapping of keys such as problem, optimizers, budget")
+    if odd := [key for key in data if not isinstance(key, str)]:
+        raise ConfigError(f"{place}: key {format_value(odd[0])}: a key is a text; write it in quotes, or leave it out")
     return data
 
 

@@ -221,6 +221,13 @@ def test_an_override_that_makes_no_sense_is_named(override: str) -> None:
     assert override.split("=")[0] in str(caught.value)
 
 
+def test_a_key_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("problem: func2c\non: 3\n")  # which is true in YAML 1.1
+    with pytest.raises(ConfigError, match="key true"):
+        load_config(path)
+
+
 @pytest.mark.parametrize("text", ["", "- a", "a: [1", "1: 2", "\x00", "a: !!python/object:os.system x"])
 def test_a_file_without_a_configuration_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.yaml"
