@@ -8,7 +8,7 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 | part | levels, the default first |
 |---|---|
 | warpings | 26; 13: without the log scale above the median; 8: whole bends; 18: bends from -1 to 1; 42: from -2 to 3;
-flat: 26 without a prior of the bend; 5; 1 |
+flat, 8flat: 26 or 8 without a prior of the bend; 5; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
 | search | 6 starts of 600 points; 20 of 2,000; half or double of all numbers |
 | correlation | of the priors: 0.5, or another one |
@@ -22,6 +22,7 @@ flat: 26 without a prior of the bend; 5; 1 |
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -125,6 +126,11 @@ def warp_without_prior(warp: Warp, bend: float, y: Floats) -> tuple[Floats, floa
     return u, log_slope + 0.5 * bend**2
 
 
+def without_prior(warpings: Sequence[Warping]) -> tuple[Warping, ...]:
+    """The warpings, each as likely as any other before there are data."""
+    return tuple(Warping(partial(warp_without_prior, w.warp, w.bend), w.bend) for w in warpings)
+
+
 def bent(low: float, high: float, step: float) -> tuple[Warping, ...]:
     """The warpings with bends from low to high, both scales, by the size of the bend."""
     bends = sorted(np.arange(low, high + step / 2, step).tolist(), key=abs)
@@ -137,7 +143,8 @@ ALL_WARPINGS = {
     "8": bent(-1.0, 2.0, 1.0),
     "18": bent(-1.0, 1.0, 0.25),
     "42": bent(-2.0, 3.0, 0.25),
-    "flat": tuple(Warping(partial(warp_without_prior, w.warp, w.bend), w.bend) for w in WARPINGS),
+    "flat": without_prior(WARPINGS),
+    "8flat": without_prior(bent(-1.0, 2.0, 1.0)),
     "5": FEW,
     "1": (Warping(),),
 }
