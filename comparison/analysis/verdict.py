@@ -119,21 +119,21 @@ def retrained_caution(retrained: Retrained | None, reduced: Sequence[str] = ()) 
 
 
 def describe_power(tests: Comparisons) -> str:
-    """What this number of repeats can show at all, whatever the results."""
+    """What this number of repeats can show at all; the results count only where their ties leave too few."""
     fewest, most, pairs = tests.repeats, tests.most_repeats, len(tests.pairs)
     if not pairs and tests.hypotheses != ALL:
         return f"Only {tests.hypotheses} is tested against the others, and one side has no result: no test."
     if not pairs:
         return "There is only one optimizer: nothing to compare it with."
     if most < 2:
-        return (
-            f"{most or 'No shared'} repeat: no {'standard error, no test' if most else 'test'}; the order is anecdotal."
-        )
+        missing = "standard error, no test" if most else "test"
+        return f"{most or 'No shared'} repeat: no {missing}; the order is anecdotal."
     repeats = f"{most} paired repeats" if fewest == most else f"{fewest} to {most} paired repeats, by pair"
     p = f"{min(1.0, smallest_p(most) * pairs):.3g}{f' after correction for {pairs} comparisons' if pairs > 1 else ''}"
     text = f"{repeats}: the smallest p that a two-sided paired Wilcoxon test can give is {p}"
     if can_show(most, pairs):
-        return f"{text}."
+        has_too_many_ties = all(test.verdict == TOO_FEW for test in tests.pairs)
+        return f"{text}{' without ties, of which there are too many' * has_too_many_ties}."
     needed = f"{tests.repeats_needed} repeats without ties can show one"
     return f"{text}, so no difference between two optimizers can be significant at {LEVEL:.0%}; {needed}."
 

@@ -136,6 +136,13 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
             ["0.375", "7 repeats without ties can show one.", ORDER_NOTE],
             ["better"],
         ),
+        (
+            by_repeat([1.0] * 7, [1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+            "all",
+            ["Too few repeats to tell whether it is better than q."],
+            ["7 paired repeats", "0.0156 without ties, of which there are too many.", ORDER_NOTE],
+            ["better"],
+        ),
         (by_repeat([1.0], [2.0]), "all", [], ["1 repeat: no standard error, no test"], ["better"]),
         (
             {"p": {0: 1.0, 1: 2.0}, "q": {2: 1.0, 3: 2.0}},
@@ -154,6 +161,7 @@ ROWS = [[i * (1.0 + j) + j for i in range(7)] for j in range(4)]
         "a single repeat",
         "ties at the last step",
         "too few",
+        "too many ties",
         "one repeat",
         "no shared repeat",
     ],
