@@ -179,7 +179,7 @@ def test_the_page_has_the_means_on_labs() -> None:
     (test,) = compare_overall([labs], "default")
     text = " ".join(PAGE.split())
     assert f"ends at {means['default']:.2f} after 100 evaluations, Optuna's GP at {means['optuna-gp']:.2f}" in text
-    assert f"(lower in {test.cells[0]} of 8 pairs, higher in {test.cells[2]})" in text
+    assert f"(BO-FM is lower in {test.cells[0]} of 8 pairs, higher in {test.cells[2]})" in text
 
 
 def test_the_page_has_the_ranks_and_tests_of_other_optimizers() -> None:
