@@ -8,8 +8,8 @@ This file needs torch and safetensors alone. `fmnas retrain --save` copies it be
     classes = network.predict(images)             # images: uint8 [n, 28, 28], not normalised
     names = [network.labels[i] for i in classes]
 
-`network(normalise(images))` is the logits. model.json has the cell, the configuration, the names of the classes, and
-the test error of each training.
+`network(normalise(images))`, of a tensor, is the logits. model.json has the cell, the configuration, the names of the
+classes, and the test error of each training.
 
 | part | input | output |
 |---|---|---|
