@@ -79,7 +79,7 @@ def _describe(key: Mapping[str, Any]) -> str:
         return ", ".join(map(str, key["enum"]))
     if "const" in key:
         return str(key["const"])
-    bounds = [f"{words} {key[bound]:,.16g}" for bound, words in _BOUNDS.items() if bound in key]
+    bounds = [f"{text} {key[at]:,.16g}".replace(f"{2**64:,.16g}", "2**64") for at, text in _BOUNDS.items() if at in key]
     return " ".join([_TYPES.get(key.get("type", ""), "text"), " and ".join(bounds)]).strip()
 
 
