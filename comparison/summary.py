@@ -226,8 +226,7 @@ FINAL_HEADER = ("optimizer", *_FINAL_CELLS)
 
 def final_rows(summary: Summary) -> list[tuple[str, ...]]:
     """The final table as text, a row per optimizer, columns FINAL_HEADER."""
-    cells = _FINAL_CELLS.values()
-    return [(name, *(cell(row) for cell in cells)) for name, row in summary.optimizers.items()]
+    return [(name, *(cell(row) for cell in _FINAL_CELLS.values())) for name, row in summary.optimizers.items()]
 
 
 def _not_begun(ledger: pd.DataFrame, context: ReportContext) -> list[str]:

@@ -59,8 +59,7 @@ def _results_with(columns: Sequence[str], results: Results) -> pd.DataFrame:
     trials, curves, summary = results.trials, results.curves, results.summary
     known = pd.MultiIndex.from_frame(curves.loc[curves["epochs"] <= summary.compared_at, ["run", "trial"]])
     within = pd.MultiIndex.from_frame(trials[["run", "trial"]].astype({"trial": "int64"})).isin(known)
-    full = within & is_full_result(trials, summary.budget)
-    return trials[full & trials[list(columns)].notna().all(axis=1)]
+    return trials[within & is_full_result(trials, summary.budget) & trials[list(columns)].notna().all(axis=1)]
 
 
 def learning(results: Results) -> Iterator[Drawing]:
