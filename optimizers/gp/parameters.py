@@ -65,7 +65,7 @@ class LogNormal:
     """
 
     median: float
-    deviation: float
+    deviation: float = 1.5
     correlation: float = 0.0
 
 
