@@ -170,9 +170,9 @@ def run_once(name: str, method: str, seed: int, evaluations: int, workers: int, 
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The runs of a file; none if it does not exist."""
+    """The runs of a file. Raises SystemExit if it does not exist."""
     if not path.exists():
-        return []
+        raise SystemExit(f"{path}: no such file")
     with path.open(newline="") as file:
         return [
             Run(
@@ -209,7 +209,7 @@ def run_missing(arguments: argparse.Namespace, methods: Sequence[str], build: Ca
     arguments: of `add_run_arguments`. build: of (method, space, seed, design, evaluations).
     """
     path, names = arguments.file, arguments.problems or HALVES[arguments.half]
-    done = read_runs(path)
+    done = read_runs(path) if path.exists() else []
     conditions = (arguments.workers, arguments.noise, arguments.evaluations)
     if others := {(run.workers, run.noise, run.evaluations) for run in done} - {conditions}:
         raise SystemExit(
