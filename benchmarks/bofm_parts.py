@@ -3,27 +3,31 @@
     python benchmarks/bofm_parts.py run FILE [--arms default correlation=0 ...] [arguments of suite.py run]
     python benchmarks/suite.py table FILE
 
-An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=1" say.
+An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" say.
 
 | part | levels, the default first |
 |---|---|
-| warpings | 8; 4: without the log scale above the median; 2: without bends; 1 |
+| warpings | 26; 13: without the log scale above the median; 8: whole bends; 18: bends from -1 to 1; 42: from -2 to 3;
+flat, 8flat: 26 or 8 without a prior of the bend; 5; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
-| search | 6 starts of 600 points; 20 of 2,000; half or double of all its numbers |
+| search | 6 starts of 600 points; 20 of 2,000; half or double of all numbers |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
-| deviation | of the logarithms under the priors: 1.5, or another one |
+| deviation | of the logarithms under the priors: own, one for each parameter; a number for all |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
-| fit | whole; half or double of all its numbers |
+| fit | its effort: whole; half or double of all numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
 """
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import suite
 import torch
 from torch import Tensor
@@ -39,10 +43,19 @@ from fmnas.optimizers.gp.frequency_modulation import (
     FastKernel,
     ModulatedLaplacian,
 )
-from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity
+from fmnas.optimizers.gp.output_warping import WARPINGS, Warp, Warping, identity, log_above_median
 from fmnas.optimizers.gp.parameters import LogNormal, Parameter
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces.variables import Floats
+
+FEW = (
+    Warping(log_above_median),
+    Warping(identity),
+    Warping(identity, -0.5),
+    Warping(identity, 0.75),
+    Warping(identity, 1.5),
+)
 
 
 class WithPairs(Blended):
@@ -67,14 +80,14 @@ KERNELS = {
 class Arm:
     """The level of each part."""
 
-    warpings: str = "8"
+    warpings: str = "26"
     kernel: str = "blended"
     search: str = "6"
     correlation: str = "0.5"
     prior: str = "weak"
     starts: str = "smooth"
     prediction: str = "ordinary"
-    deviation: str = "1.5"
+    deviation: str = "own"
     theta: str = "0.5"
     beta: str = "0.5"
     noise: str = "0.001"
@@ -82,7 +95,7 @@ class Arm:
 
     @property
     def name(self) -> str:
-        """What differs from the default, e.g. "kernel=plain,warpings=1"; "default" if nothing does."""
+        """What differs from the default, e.g. "kernel=plain,warpings=5"; "default" if nothing does."""
         levels = asdict(self).items()
         changed = [f"{factor}={level}" for factor, level in levels if level != getattr(Arm, factor)]
         return ",".join(changed) or "default"
@@ -105,10 +118,34 @@ SEARCHES = {
     "half": SearchSettings(random_points=250, spray_points=50, starts=3, rounds=10),
     "double": SearchSettings(random_points=1000, spray_points=200, starts=12, rounds=40),
 }
+
+
+def warp_without_prior(warp: Warp, bend: float, y: Floats) -> tuple[Floats, float]:
+    """`warp`, with minus the logarithm of the bend's prior added to that of the slope."""
+    u, log_slope = warp(y)
+    return u, log_slope + 0.5 * bend**2
+
+
+def without_prior(warpings: Sequence[Warping]) -> tuple[Warping, ...]:
+    """The warpings, each as likely as any other before there are data."""
+    return tuple(Warping(partial(warp_without_prior, w.warp, w.bend), w.bend) for w in warpings)
+
+
+def bent(low: float, high: float, step: float) -> tuple[Warping, ...]:
+    """The warpings with bends from low to high, both scales, by the size of the bend."""
+    bends = sorted(np.arange(low, high + step / 2, step).tolist(), key=abs)
+    return tuple(Warping(warp, bend) for bend in bends for warp in (log_above_median, identity))
+
+
 ALL_WARPINGS = {
-    "8": WARPINGS,
-    "4": tuple(warping for warping in WARPINGS if warping.warp is identity),
-    "2": tuple(warping for warping in WARPINGS if not warping.bend),
+    "26": WARPINGS,
+    "13": tuple(warping for warping in WARPINGS if warping.warp is identity),
+    "8": bent(-1.0, 2.0, 1.0),
+    "18": bent(-1.0, 1.0, 0.25),
+    "42": bent(-2.0, 3.0, 0.25),
+    "flat": without_prior(WARPINGS),
+    "8flat": without_prior(bent(-1.0, 2.0, 1.0)),
+    "5": FEW,
     "1": (Warping(),),
 }
 
@@ -141,7 +178,7 @@ class PartsBOFM(BOFM):
             parameter,
             prior=LogNormal(
                 medians.get(parameter.name, prior.median),
-                float(arm.deviation),
+                prior.deviation if arm.deviation == "own" else float(arm.deviation),
                 float(arm.correlation) if prior.correlation else 0.0,
             ),
         )

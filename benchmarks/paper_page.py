@@ -150,11 +150,10 @@ def rank_optimizers(taken: Taken, labels: Collection[str]) -> list[str]:
 
 
 def of_kernels(taken: Taken, about: Mapping[str, Any]) -> list[str]:
-    """Labels of bo-fm with a chosen kernel that were run or published."""
+    """Labels of bo-fm's other kernels that were run or published."""
     entries = load_shipped(taken.facts.problem).optimizers
-    chosen = {label for label, one in taken.facts.optimizers.items() if "kernel" in one.options}
-    chosen |= {entry.label for entry in entries if "kernel" in entry.options}
-    return [label for label in dict.fromkeys([*taken.facts.optimizers, *about.get("rows", {})]) if label in chosen]
+    known = {*taken.facts.optimizers, *about.get("rows", {})}
+    return [entry.label for entry in entries if "kernel" in entry.options and entry.label in known]
 
 
 def competing(taken: Taken, about: Mapping[str, Any]) -> list[str]:

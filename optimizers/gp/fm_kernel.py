@@ -11,7 +11,6 @@ Everything is analytic and batched. kernels.py has the same formulas for gpytorc
 | q, s | as d2 | graph parts (graph_part.py) |
 """
 
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -48,17 +47,17 @@ def fm_parameters(D: int, P: int, *, scaled: bool, weighted: bool) -> tuple[Para
     """
     factors, prior = max(D, 1) * P, partial(LogNormal, correlation=CORRELATION)
     return (
-        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), prior(0.5)),
-        Parameter("alpha", P, ALPHA_BOUNDS if scaled else FIXED, Uniform(0.0, 2.0, over=factors), prior(1 / factors)),
-        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), prior(0.5 * P), smoother=P),
-        Parameter("odds", 1, ODDS_BOUNDS if weighted else FIXED, Constant(1.0), LogNormal(1.0)),
+        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), prior(0.5, 1.0)),
+        Parameter(
+            "alpha", P, ALPHA_BOUNDS if scaled else FIXED, Uniform(0.0, 2.0, over=factors), prior(1 / factors, 1.5)
+        ),
+        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), prior(0.5 * P, 1.5), smoother=P),
+        Parameter("odds", 1, ODDS_BOUNDS if weighted else FIXED, Constant(1.0), LogNormal(1.0, 1.5)),
     )
 
 
 class FMKernel(Kernel):
     """A kernel of FAST_KERNELS or BLENDED_KERNELS (frequency_modulation.py) on a space."""
-
-    noise = replace(Kernel.noise, prior=LogNormal(1e-3))
 
     def __init__(self, space: Space, form: FastKernel) -> None:
         self.form, self.combination = form, form.combination

@@ -34,7 +34,8 @@ from fmnas.search_spaces.variables import Floats
 Warp = Callable[[Floats], tuple[Floats, float]]
 """Maps y [n] to u [n] and the sum of log du / dy."""
 
-BENDS = (0.0, -1.0, 1.0, 2.0)
+BENDS = tuple(float(bend) for bend in np.arange(-4, 9) / 4.0)
+"""-1 to 2; a standard normal prior keeps them near 0 while there are few observations."""
 
 
 def identity(y: Floats) -> tuple[Floats, float]:
@@ -73,11 +74,12 @@ class Warping:
         return np.asarray(np.expm1(self.bend * u) / self.bend if self.bend else u)
 
 
-WARPINGS = tuple(Warping(warp, bend) for bend in BENDS for warp in (log_above_median, identity))
+WARPINGS = tuple(Warping(warp, bend) for bend in sorted(BENDS, key=abs) for warp in (log_above_median, identity))
+"""Ordered by the size of the bend."""
 
 
 def most_likely_warping(posterior: Posterior, y: Floats, warpings: Sequence[Warping]) -> Warping:
-    """Return the warping of y [n] with the largest likelihood, given the correlations of a fitted process.
+    """Return the warping of y [n] with the largest posterior density, given the correlations of a fitted process.
 
     Mean and output scale are maximised out per warping, as in `process.py`.
     """
@@ -91,4 +93,5 @@ def most_likely_warping(posterior: Posterior, y: Floats, warpings: Sequence[Warp
     residual = G - mu
     s2 = (residual * (inverse @ residual)).sum(0).div(len(y)).clamp(min=1e-300).numpy()
     log_slopes = [log_slope for _, log_slope in warped]
-    return warpings[int((-0.5 * len(y) * np.log(s2) + log_slopes).argmax())]
+    prior = -0.5 * np.square([warping.bend for warping in warpings])
+    return warpings[int((-0.5 * len(y) * np.log(s2) + log_slopes + prior).argmax())]

@@ -65,7 +65,7 @@ class LogNormal:
     """
 
     median: float
-    deviation: float = 1.5
+    deviation: float
     correlation: float = 0.0
 
 
