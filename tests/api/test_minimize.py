@@ -377,17 +377,17 @@ def test_another_optimizer_of_the_same_name_is_noticed(tmp_path: Path) -> None:
 
 
 def test_options_are_recorded_as_they_are_and_the_same_ones_resume(tmp_path: Path) -> None:
-    given: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
 
     def make(space: Space, seed: int, **options: Any) -> Above:
-        given.append(options)
+        calls.append(options)
         return Above(space, seed)
 
     options = {"shape": (1, (np.int64(2), tmp_path)), "limit": float("inf"), "names": {"a": [None, True, (0.5,)]}}
     for evaluations in (4, 4, 6):
         minimize(bowl, SPACE, evaluations, make, out=tmp_path / "out", **options)
     kept = {"shape": [1, [2, str(tmp_path)]], "limit": float("inf"), "names": {"a": [None, True, [0.5]]}}
-    assert [options for options in given if options != kept] == []
+    assert [options for options in calls if options != kept] == []
     assert len(load_run(tmp_path / "out").trials) == 6
 
 

@@ -128,8 +128,8 @@ def test_marks_are_about_the_optimizer_of_the_hypotheses(summarise: Callable[...
 
 
 def test_all_that_share_the_lowest_mean_are_bold(summarise: Callable[..., Summary]) -> None:
-    found = lines_of(results_latex(summarise(1.0, 0.0)))
-    assert ["mathbf" in found[name] for name in (r"a\_1", "b", "c")] == [True, False, True]
+    lines = lines_of(results_latex(summarise(1.0, 0.0)))
+    assert ["mathbf" in lines[name] for name in (r"a\_1", "b", "c")] == [True, False, True]
 
 
 def test_no_test_has_no_mark_and_no_word_of_one(summarise: Callable[..., Summary], make_table: Table) -> None:
