@@ -233,8 +233,8 @@ def test_ranks_of_a_long_run_are_of_some_of_its_evaluations(make_table: Callable
 def test_a_report_draws_the_ranks_over_its_repeats(make_table: Callable[..., pd.DataFrame]) -> None:
     def names(repeats: int) -> list[str]:
         trials = make_table({(name, r): [2.0, 1.0 + r] for name in "ab" for r in range(repeats)})
-        found = compute_results(trials, ReportContext("n", "p", Budget(2, 25), {}, "", finished=True))
-        return [drawing.name for drawing in ranks.drawings(results) if drawing.is_saved]
+        computed = compute_results(trials, ReportContext("n", "p", Budget(2, 25), {}, "", finished=True))
+        return [drawing.name for drawing in ranks.drawings(computed) if drawing.is_saved]
 
     assert names(2) == ["mean_ranks"]
     assert names(1) == []
@@ -250,8 +250,8 @@ def test_ranks_change_in_steps_as_every_other_line(make_table: Callable[..., pd.
 
 def test_a_warning_of_short_intervals_counts_the_repeats_that_the_ranks_are_over(make_table: Table) -> None:
     runs = {(name, r): [2.0, 1.0 + r] for name, first in (("a", 0), ("b", 4)) for r in range(first, first + 6)}
-    results = compute_results(make_table(runs), ReportContext("n", "p", Budget(2, 25), {}, "", finished=True))
-    assert all(coverage_warning(2) in drawing.caption for drawing in ranks.drawings(results))
+    computed = compute_results(make_table(runs), ReportContext("n", "p", Budget(2, 25), {}, "", finished=True))
+    assert all(coverage_warning(2) in drawing.caption for drawing in ranks.drawings(computed))
 
 
 @pytest.mark.parametrize("minimum", [None, 0.0])
