@@ -7,15 +7,14 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 
 | part | levels, the default first |
 |---|---|
-| warpings | 26; 13: without the log scale above the median; 8: whole bends; 18: bends from -1 to 1; 42: from -2 to 3;
-flat, 8flat: 26 or 8 without a prior of the bend; 5; 1 |
+| warpings | 26; 13: no log scale; 8: whole bends; 18: from -1 to 1; 42: from -2 to 3; flat, 8flat: no prior; 5; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
-| search | 6 starts of 600 points; 20 of 2,000; half or double of all numbers |
+| search | 6 starts of 600 points; 20 of 2,000; half or double of all its numbers |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
 | deviation | of the logarithms under the priors: own, one for each parameter; a number for all |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
-| fit | its effort: whole; half or double of all numbers |
+| fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
 """

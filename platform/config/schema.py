@@ -54,10 +54,12 @@ def check_no_nan(value: Any) -> Any:
     return value
 
 
-class Section(BaseModel, extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants"):
+class Section(BaseModel):
     """A mapping with known keys and strict types."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class BudgetConfig(Section):
@@ -223,7 +225,7 @@ def expand_entry(entry: Any) -> Any:
     return {**fields, "use": use, "name": os.path.basename(use.rpartition(":")[2]) if name in (None, use) else name}
 
 
-class OptimizerConfig(Section, allow_inf_nan=True):
+class OptimizerConfig(Section, allow_inf_nan=True, ser_json_inf_nan="constants"):
     """One optimizer. A bare name is short for {name: NAME}; other keys than these are the optimizer's own options."""
 
     name: str = Field(examples=["bo-fm"])

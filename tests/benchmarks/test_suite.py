@@ -307,6 +307,11 @@ def test_the_page_has_the_counts_of_fewer_constants() -> None:
     for label, names in (("12 fresh seeds", [four, more]), ("8 others", [seen]), ("all 20", [four, more, seen])):
         cells = counts_of_the_constants(names, "deviation=1.5,warpings=8flat")
         assert f"| {label} | {' | '.join(cells)} |" in MEASUREMENTS
+    papers = counts_of_the_constants(["papers_constants"], "deviation=1.5,warpings=8flat")[4]
+    everything = counts_of_the_constants([four, more, seen, "papers_constants"], "deviation=1.5,warpings=8flat")[4]
+    assert papers.replace(" (", " (p = ")[:-1] in text
+    lower, _, higher = everything.split(" (")[0].split(", ")
+    assert f"lower in {lower} of these 400 pairs, higher in {higher} (p = {everything.split('(')[1][:-1]};" in text
 
 
 def test_a_file_is_continued_under_its_own_conditions_only(tmp_path: Path) -> None:
