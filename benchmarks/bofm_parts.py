@@ -12,7 +12,7 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 | search | 6 starts of 600 points; 20 of 2,000; half or double of all its numbers |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
-| deviation | of the logarithms under the priors: own, one for each parameter; a number for all |
+| deviation | of the logarithms under the priors: own; common: 1.5 but for the noise; a number for all |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
 | fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
@@ -173,11 +173,12 @@ class PartsBOFM(BOFM):
         arm, prior = self.arm, parameter.prior
         assert prior is not None
         medians = {"theta": float(arm.theta), "beta": float(arm.beta) * P, "noise": float(arm.noise)}
+        own = {"own": prior.deviation, "common": 1.5 if parameter.name == "theta" else prior.deviation}
         return replace(
             parameter,
             prior=LogNormal(
                 medians.get(parameter.name, prior.median),
-                prior.deviation if arm.deviation == "own" else float(arm.deviation),
+                own[arm.deviation] if arm.deviation in own else float(arm.deviation),
                 float(arm.correlation) if prior.correlation else 0.0,
             ),
         )
