@@ -50,15 +50,11 @@ class Region:
         zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
         self.box = box or Box(zeros, zeros + 1.0)
         self.variable, self.vertex = numbered_vertices(space)  # [K] each
-        self._adjacency = [
-            torch.tensor(variable.adjacency, dtype=torch.bool) & (p not in self.fixed)
-            for p, variable in enumerate(space.discrete)
-        ]
 
     @property
     def has_moves(self) -> bool:
         """Whether any vertex can change."""
-        return len(self.fixed) < len(self._adjacency) and (self.ball is None or self.ball.radius > 0)
+        return len(self.fixed) < len(self.space.discrete) and (self.ball is None or self.ball.radius > 0)
 
     def feasible(self, points: Points) -> Tensor:
         """Return whether the space's constraints hold [m], by the rule for suggestions."""
@@ -77,7 +73,8 @@ class Region:
 
     def neighbours(self, points: Points) -> Tensor:
         """Return to which of the K vertices a point can move [m, K]: an edge away, and in the region."""
-        edges = torch.cat([edge[points.V[:, p]] for p, edge in enumerate(self._adjacency)], 1)
+        columns = enumerate(zip(self.space.discrete, points.V.T.numpy(), strict=True))
+        edges = torch.from_numpy(np.hstack([v.adjacency[V] * (p not in self.fixed) for p, (v, V) in columns]) > 0.0)
         if self.ball is not None:
             centre = self.ball.centre
             old = (centre != points.V)[:, self.variable].long()

@@ -134,3 +134,9 @@ def test_the_kernel_of_gp_sa_is_a_squared_exponential_of_bits() -> None:
     codes = np.array([[0.0, 0, 0, 0], [0.5, 0, 1, 1], [1.0, 1, 0, 0]])
     square = ((codes[:, None] - codes[None]) ** 2).sum(-1)
     np.testing.assert_allclose(r, np.exp(-0.5 * square / 0.64), rtol=1e-12)
+
+
+def test_a_variable_of_very_many_values_is_searched() -> None:
+    """A matrix over its values would have 10^10 entries; its codes have 17 bits."""
+    optimizer = told(Space([Real("x", 0.0, 1.0), Integer("n", 1, 100_000)]), 11)
+    assert optimizer.history[-1][0].origin == MODEL
