@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from fmnas.search_spaces import Space
@@ -55,7 +56,7 @@ def numbered_vertices(space: Space) -> tuple[Tensor, Tensor]:
 
 def is_new(X: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Return which points X [m, D + P] differ from all known points [n, D + P]: booleans [m]."""
-    distance = np.abs(X[:, None] - known[None]).max(axis=2, initial=0.0)
+    distance = cdist(X, known.reshape(-1, X.shape[1]), "chebyshev")  # not all differences, which take gigabytes
     return np.asarray(distance.min(axis=1, initial=np.inf) > DUPLICATE_TOLERANCE)
 
 

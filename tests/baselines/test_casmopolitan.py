@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitSettings
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import Points, is_new
 from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings
@@ -230,3 +231,17 @@ def test_where_the_bests_cannot_be_fitted_the_centre_is_drawn_and_it_is_said(mon
     centre = optimizer._suggest_centre(np.random.default_rng(2))
     assert (centre.origin, centre.fallback) == (RANDOM, FAILED_FIT)
     assert centre.note == "start of a new trust region; fit failed: it is singular"
+
+
+def test_candidates_are_compared_with_all_trials_in_little_memory() -> None:
+    """As many candidates for a centre as there are, times trials and variables, would be gigabytes."""
+    rng = np.random.default_rng(0)
+    X, known = rng.random((400, 50)), rng.random((500, 50))
+    X[7], X[8] = known[3], known[5]
+    X[8, 49] += 1e-6
+    tracemalloc.start()
+    new = is_new(X, known)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.flatnonzero(~new).tolist() == [7]
+    assert peak < 10 * X.shape[0] * known.shape[0] * X.itemsize
