@@ -40,8 +40,8 @@ from torch import Tensor
 from fmnas.baselines.additive_kernel import AdditiveKernel, Parameters
 from fmnas.baselines.additive_process import AveragedSurface, Process, neighbours
 from fmnas.baselines.additive_sampler import HIGHEST, LOWEST, Sampler
-from fmnas.optimizers import Optimizer, Suggestion, random_design
-from fmnas.optimizers.bayesian import INITIAL_POINTS
+from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.optimizers.bayesian import INITIAL_POINTS, LARGEST_GRAPH
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason
 from fmnas.optimizers.gp.process import FitError
@@ -80,6 +80,12 @@ class HyBO(Optimizer):
         super().__init__(space, seed=seed, initial_design=design, **others)
         self.samples, self.published_errors, self.log_objective = samples, published_errors, log_objective
         sizes = tuple(len(variable.vertices) for variable in space.discrete)
+        for variable, count in zip(space.discrete, sizes, strict=True):
+            if count > LARGEST_GRAPH:
+                raise OptimizerError(
+                    f"{variable.name} has {count} values: the search stores a matrix over the values of a discrete "
+                    f"variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
+                )
         self._kernel = AdditiveKernel(sizes, min(len(space), max_order or len(space)))
         self._state: Parameters | None = None
 

@@ -29,7 +29,7 @@ from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.region import Region
-from fmnas.search_spaces import Nominal, Ordinal, Real, Space
+from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.records import FAILED_FIT, RANDOM
 
 GOLDEN: Any = json.loads((Path(__file__).parent / "golden_hybo.json").read_text())
@@ -265,3 +265,9 @@ def test_the_order_can_be_limited_and_is_checked() -> None:
     assert HyBO(SPACE)._kernel.orders == HyBO(SPACE, max_order=9)._kernel.orders == 4
     with pytest.raises(OptimizerError):
         HyBO(SPACE, samples=0)
+
+
+def test_a_variable_of_too_many_values_is_refused_before_the_first_trial() -> None:
+    with pytest.raises(OptimizerError):
+        HyBO(Space([Integer("n", 0, 2000)]))
+    HyBO(Space([Integer("n", 1, 2000)]))
