@@ -56,6 +56,8 @@ class DiscreteOracle:
     def __init__(self, codes: BinaryCodes) -> None:
         self.codes = codes
         self._listed = None if codes.vertices is None else codes.encode(codes.vertices)
+        listed = () if codes.vertices is None else codes.vertices.numpy()
+        self._places = {row.tobytes(): n for n, row in enumerate(listed)}  # finds known ones at once
 
     def minimise(self, f: BinaryQuadratic, starts: Points, known: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best vertices [S, P] for the continuous parts of the starts, and their values [S].
@@ -71,9 +73,9 @@ class DiscreteOracle:
         values = f.values(bits)
         for C, row in zip(starts.C, values, strict=True):
             row[~self.codes.feasible(C.expand(len(listed), -1), listed)] = torch.inf
-        new = ~_is_among(listed, known)
-        if new.any():
-            values[:, ~new] = torch.inf
+        taken = {self._places[row] for row in map(np.ndarray.tobytes, known.numpy()) if row in self._places}
+        if len(taken) < len(listed):
+            values[:, list(taken)] = torch.inf
         best, n = values.min(1)
         return listed[n], best
 

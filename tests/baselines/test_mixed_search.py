@@ -209,3 +209,17 @@ def test_any_multipliers_bound_the_function_from_below(seed: int) -> None:
     )
     points = MixedSearch(codes).region.sample(rng, 200)
     assert step.bound <= float(f.value(codes.encode(points.V), points.C).min())
+
+
+def test_many_known_vertices_are_avoided_in_little_memory() -> None:
+    """All but one of 4,096; compared with one another they would take 200 megabytes."""
+    codes = BinaryCodes(Space([Integer(f"b{i}", 0, 1) for i in range(12)]))
+    oracle, listed = DiscreteOracle(codes), codes.vertices
+    assert listed is not None
+    f = BinaryQuadratic(tensor([0.0]), tensor([[1.0] * 12]), torch.zeros(1, 12, 12, dtype=torch.float64))
+    start = Points(torch.zeros(1, 0, dtype=torch.float64), listed[:1])
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        V, value = oracle.minimise(f, start, listed[torch.arange(len(listed)) != 2_000])
+    torch.testing.assert_close(V, listed[2_000:2_001])
+    assert float(value[0]) == float(listed[2_000].sum())
+    assert max(event.cpu_memory_usage for event in profile.events()) < 10_000_000
