@@ -49,10 +49,11 @@ from fmnas.baselines.mixed_search import MixedSearch
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.bayesian import INITIAL_POINTS
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason
+from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, Space
-from fmnas.search_spaces.records import FALLBACK, MODEL, RANDOM
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 RANDOM_POINTS, STARTS = 200, 8
 DELTA = 0.1
@@ -123,8 +124,12 @@ class MiVaBO(Optimizer):
             return self._suggest_random(rng, reason)
         known = self._known_points()
         with one_thread():
-            posterior = self._condition(Points.from_encoded(self.space, known), torch.from_numpy(standardise(y)))
-            candidates, note = self._minimise(posterior.draw(rng, self._scale()), rng, known)
+            try:
+                posterior = self._condition(Points.from_encoded(self.space, known), torch.from_numpy(standardise(y)))
+                draw = posterior.draw(rng, self._scale())
+            except FitError as error:  # of an extreme alpha or beta
+                return self._suggest_random(rng, f"fit failed: {error}", FAILED_FIT)
+            candidates, note = self._minimise(draw, rng, known)
             for x in candidates.to_encoded(self.space):
                 if is_new(x[None], known).all():
                     return Suggestion(self.space.decode(x), MODEL, note=note)
@@ -172,7 +177,7 @@ class MiVaBO(Optimizer):
         """Return the configurations [m, D + P] of all trials, those with a result first."""
         return self.space.encode_all([trial.configuration for trial in self.known_trials()])
 
-    def _suggest_random(self, rng: np.random.Generator, note: str) -> Suggestion:
+    def _suggest_random(self, rng: np.random.Generator, note: str, fallback: str = FALLBACK) -> Suggestion:
         """Suggest a random configuration, a new one if possible."""
         x = sample_new(self.space, self._known_points(), rng)
-        return Suggestion(self.space.decode(x), RANDOM, note=note, fallback=FALLBACK)
+        return Suggestion(self.space.decode(x), RANDOM, note=note, fallback=fallback)

@@ -15,7 +15,7 @@ from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.region import Region
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, QuadraticConstraint, Real, Space
-from fmnas.search_spaces.records import MODEL
+from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 from fmnas.testing.subject import CONSTRAINED, SPACES, run_sequentially
 
 BITS = [Integer(f"b{i}", 0, 1) for i in range(4)]
@@ -140,3 +140,24 @@ def test_a_variable_of_very_many_values_is_searched() -> None:
     """A matrix over its values would have 10^10 entries; its codes have 17 bits."""
     optimizer = told(Space([Real("x", 0.0, 1.0), Integer("n", 1, 100_000)]), 11)
     assert optimizer.history[-1][0].origin == MODEL
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_results_of_one_configuration_alone_are_modelled(seed: int) -> None:
+    """Their expected variance is zero, up to rounding."""
+    rng = np.random.default_rng(seed)
+    optimizer = MiVaBO(SPACE, seed=seed, initial_design=[SPACE.sample(rng)] * 5)
+    for _ in range(5):
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, float(rng.standard_normal()))
+    suggested = optimizer.ask()
+    assert suggested is not None
+    assert suggested.origin == MODEL
+
+
+@pytest.mark.parametrize("options", [{"alpha": 1e-300}, {"beta": 1e300}], ids=str)
+def test_a_model_that_cannot_be_fitted_gives_way_to_a_random_configuration(options: dict[str, float]) -> None:
+    optimizer = told(Space(BITS), 16, **options)
+    trial = optimizer.history[-1][0]
+    assert (trial.origin, trial.fallback) == (RANDOM, FAILED_FIT)
