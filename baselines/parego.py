@@ -46,7 +46,7 @@ class ParEGO(BOFM):
 
     def objectives(self) -> Floats:
         """The scalarised objectives of the observations [n]."""
-        F = np.array([evaluation.objectives for _, evaluation in self.observations()])
+        F = np.array([evaluation.objectives for _, evaluation in self.observations()]).clip(-1e100, 1e100)
         return tchebycheff(F, self._weights, self.rho)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:

@@ -1,5 +1,6 @@
 """ParEGO: its weights, the augmented Tchebycheff value, what its model sees, and that it finds a front."""
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -13,6 +14,7 @@ from fmnas.comparison.analysis.hypervolume import hypervolume
 from fmnas.optimizers import random_design
 from fmnas.optimizers.bofm import BOFM
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import MODEL
 from fmnas.trainers.functions.two_objectives import SPACE, zdt1_mixed
 
 
@@ -103,3 +105,10 @@ def test_one_objective_is_minimised_whatever_its_unit() -> None:
         ParEGO(SPACE, seed=2, mode=QUICK, initial_design=design, log_objective=log) for log in (False, True)
     )
     assert run_trials(plain, 9, 1.0) == run_trials(scaled, 9, 1024.0)
+
+
+def test_huge_objectives_are_modelled() -> None:
+    optimizer = ParEGO(SPACE, initial_design=random_design(SPACE, 4, 0))
+    for values in ((1.7e308, 1.0), (-1.7e308, 2.0), (math.inf, 3.0), (0.0, 0.0)):
+        optimizer.tell(optimizer.ask(), Evaluation(sum(values[1:]), values=values))
+    assert optimizer.ask().origin == MODEL
