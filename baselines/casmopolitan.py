@@ -119,7 +119,8 @@ class Casmopolitan(BayesianOptimizer):
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         if trial.id not in self._regions[-1]:
             return
-        *before, (_, objective) = [(member.id, result.objective) for member, result in self.observations()]
+        results = zip(self.observations(), self.objectives().tolist(), strict=True)  # clipped to what can be squared
+        *before, (_, objective) = [(member.id, value) for (member, _), value in results]
         if len(before) < self._design_size():
             return
         self.region = self.region.update(is_success(objective, min(value for _, value in before)))

@@ -245,3 +245,14 @@ def test_candidates_are_compared_with_all_trials_in_little_memory() -> None:
     tracemalloc.stop()
     assert np.flatnonzero(~new).tolist() == [7]
     assert peak < 10 * X.shape[0] * known.shape[0] * X.itemsize
+
+
+def test_bests_that_are_huge_are_modelled() -> None:
+    space = Space([Real("x", 0.0, 1.0), Nominal("h", (0, 1))])
+    optimizer = build_optimizer(space, design=1)
+    for value in (1.7e308, 1e300, 1.0):
+        optimizer.region = replace(optimizer.region, side=2.0**-7)
+        worse(optimizer, 2, first=value)
+    assert len(optimizer._best) == 3
+    centre = optimizer._suggest_centre(np.random.default_rng(0))
+    assert (centre.origin, centre.fallback) == (MODEL, "")
