@@ -7,8 +7,8 @@ children are discarded and Optuna makes others.
 
 The initial design is the first generation, filled up with random draws; children count as trials of a model, as those
 of any sampler do. It minimises `Evaluation.objectives`. A single objective counts as both of two: it is then a genetic
-algorithm. With several pending trials a generation may have more than `population` trials. A budget of a few
-generations shows little: the published runs have 250.
+algorithm. More than two are refused. With several pending trials a generation may have more than `population` trials. A
+budget of a few generations shows little: the published runs have 250.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from fmnas.baselines.optuna_sampler import OptunaSampler
-from fmnas.optimizers.optimizer import SearchPlan
+from fmnas.optimizers.optimizer import OptimizerError, SearchPlan
 from fmnas.optimizers.options import check_options
-from fmnas.search_spaces import Evaluation, Space
+from fmnas.search_spaces import Evaluation, Space, Trial
 
 
 class NSGA2(OptunaSampler):
@@ -46,6 +46,12 @@ class NSGA2(OptunaSampler):
         from optuna.samplers import NSGAIISampler
 
         return NSGAIISampler
+
+    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
+        """Report the result of a pending trial. Raises OptimizerError for three objectives: Optuna would drop them."""
+        if isinstance(evaluation, Evaluation) and (count := len(evaluation.objectives)) > self.directions:
+            raise OptimizerError(f"trial {trial.id}: {count} objectives; nsga2 minimises at most {self.directions}")
+        super().tell(trial, evaluation)
 
     def values(self, evaluation: Evaluation) -> tuple[float, ...]:
         """The two objectives."""

@@ -65,6 +65,15 @@ def test_with_one_objective_it_minimises_that() -> None:
     assert sum(values[-10:]) < sum(values[:10])
 
 
+def test_three_objectives_are_refused_and_the_trial_stays_pending() -> None:
+    optimizer = NSGA2(SPACE)
+    trial = optimizer.ask()
+    assert trial is not None
+    with pytest.raises(OptimizerError):
+        optimizer.tell(trial, Evaluation(1.0, values=(1.0, 2.0, 3.0)))
+    optimizer.tell(trial, Evaluation(1.0, values=(1.0, 2.0)))
+
+
 def test_it_meets_constraints() -> None:
     space = Space(
         [Real("x", 0.0, 1.0), Real("y", 0.0, 1.0), Nominal("op", ["a", "b"])], [LinearConstraint({"x": 1, "y": 1}, 1)]
