@@ -48,7 +48,7 @@ def brackets(epochs: int, eta: Eta = ETA, min_epochs: MinEpochs = MIN_EPOCHS) ->
     cycle = []
     for s in reversed(range(len(budgets))):
         first = len(budgets) // (s + 1) * eta**s
-        sizes = tuple(max(int(first * eta**-i), 1) for i in range(s + 1))
+        sizes = tuple(first // eta**i for i in range(s + 1))
         cycle.append((sizes, tuple(budgets[-s - 1 :])))
     return cycle
 

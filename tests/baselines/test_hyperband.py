@@ -63,6 +63,12 @@ def test_a_rung_has_the_most_trials_in_the_bracket_that_begins_with_it(epochs: i
         assert all(sizes[0] >= earlier[first - i] for i, (earlier, _) in enumerate(cycle[:first]))
 
 
+def test_each_rung_has_one_of_eta_trials_of_the_rung_below() -> None:
+    """Also where a power of eta is rounded: 343 / 49 is 7."""
+    assert brackets(200, 7)[0][0] == (343, 49, 7, 1)
+    assert brackets(10_000, 3)[0][0][-4:] == (27, 9, 3, 1)
+
+
 @pytest.mark.parametrize("epochs", [3, 9, 25, 100])
 def test_the_brackets_are_hpbandsters(epochs: int) -> None:
     with suppress_logs("hpbandster"):
