@@ -1,45 +1,30 @@
 """ASHA (Li et al. 2020), its promotion variant: successive halving that never waits for the rest of a rung."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fmnas.baselines.brackets import ETA, MIN_EPOCHS, Eta, MinEpochs, rungs, warn_of_one_rung
-from fmnas.optimizers import Optimizer, Suggestion
-from fmnas.optimizers.optimizer import SearchPlan
-from fmnas.optimizers.options import check_options
+from fmnas.baselines.brackets import RungOptimizer, rungs
+from fmnas.optimizers import Suggestion
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION, RANDOM
 
 
-class ASHA(Optimizer):
+class ASHA(RungOptimizer):
     """Promotes a trial of the best 1/eta of its rung, from the highest rung down; else adds a random configuration.
 
     A rung has the trials with a result so far. Each is promoted once at most, even if that trial then has no result.
     Short trainings cost their epochs. It takes no initial design. The paper's rungs have min_epochs * eta^k epochs;
     these are spaced from the full fidelity down, as BOHB's, so that the highest one is full fidelity.
 
-    eta: the share of a rung that is promoted is 1/eta; the next rung trains eta times as long.
-    min_epochs: epochs of the shortest trainings, at least.
+    The options are those of `RungOptimizer`.
     """
 
-    chooses = RANDOM
-
-    def __init__(
-        self, space: Space, *, seed: int = 0, epochs: int = 1, eta: Eta = ETA, min_epochs: MinEpochs = MIN_EPOCHS
-    ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs)
-        check_options(type(self), eta=eta, min_epochs=min_epochs)
-        self.eta = eta
-        self.rungs = [round(budget) for budget in rungs(epochs, eta, min_epochs)]
+    def __init__(self, space: Space, **others: Any) -> None:
+        super().__init__(space, **others)
+        self.rungs = [round(budget) for budget in rungs(self.epochs, self.eta, self.min_epochs)]
         self._results: dict[int, list[tuple[float, Trial]]] = {rung: [] for rung in self.rungs}
         self._promoted: set[int] = set()
-
-    @classmethod
-    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
-        """Return a warning if there is one rung: that is random search."""
-        return warn_of_one_rung(options, plan)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         for rung, higher in reversed(list(zip(self.rungs, self.rungs[1:], strict=False))):

@@ -72,7 +72,7 @@ class BoTorch(WrappedOptimizer):
         """Yield the optimum, then the best of random feasible configurations."""
         torch.default_generator.manual_seed(self._torch_seed)  # isolated by WrappedOptimizer
         rng = np.random.default_rng(seed)
-        if reason := unfittable_reason(self._objectives()):
+        if reason := unfittable_reason(self.objectives()):
             yield Suggestion(self.space.sample(rng), RANDOM, note=reason, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError
@@ -93,7 +93,7 @@ class BoTorch(WrappedOptimizer):
         from botorch.models import MixedSingleTaskGP, SingleTaskGP
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
-        Y = torch.from_numpy(-self._objectives())[:, None]
+        Y = torch.from_numpy(-self.objectives())[:, None]
         X = self._encode([trial for trial, _ in self.history])
         mixed = {"cat_dims": list(self._categories)}
         model = MixedSingleTaskGP(X, Y, **mixed) if self._categories else SingleTaskGP(X, Y)
@@ -101,11 +101,6 @@ class BoTorch(WrappedOptimizer):
         fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": self.fit_steps}})
         pending = self._encode(list(self.pending.values())) if self.pending else None
         return qLogExpectedImprovement(model, best_f=Y.max(), X_pending=pending)
-
-    def _objectives(self) -> np.ndarray:
-        """Return the objectives [n], or their logarithms, clipped to what can be squared."""
-        y = np.array([result.objective for _, result in self.history]).clip(-1e100, 1e100)
-        return np.log(y) if self.log_objective else y
 
     def _optimum(self, acquisition: Any) -> Tensor:
         """Maximise the acquisition function; return x [d]."""

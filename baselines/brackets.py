@@ -10,7 +10,11 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
+from fmnas.optimizers import Optimizer
 from fmnas.optimizers.optimizer import SearchPlan
+from fmnas.optimizers.options import check_options
+from fmnas.search_spaces import Space
+from fmnas.search_spaces.records import RANDOM
 
 ETA, MIN_EPOCHS = 3, 1
 ROUNDING_MARGIN = 0.5 - 1e-6
@@ -53,14 +57,31 @@ def brackets(epochs: int, eta: Eta = ETA, min_epochs: MinEpochs = MIN_EPOCHS) ->
     return cycle
 
 
-def warn_of_one_rung(options: Mapping[str, Any], plan: SearchPlan) -> str:
-    """Return a warning if these options leave one rung, so that every trial has full fidelity; else nothing."""
-    eta, min_epochs = options.get("eta", ETA), options.get("min_epochs", MIN_EPOCHS)
-    if len(rungs(plan.epochs, eta, min_epochs)) > 1:
-        return ""
-    if plan.epochs == 1:
-        return "every trial has 1 epoch: set fidelity.epochs to 2 or more"
-    return (
-        f"every trial has {plan.epochs} epochs with eta {eta} and min_epochs {min_epochs}; try "
-        f"{plan.option}eta={ETA} {plan.option}min_epochs={MIN_EPOCHS}"
-    )
+class RungOptimizer(Optimizer):
+    """Base class of optimizers that promote trials from rung to rung. It takes no initial design.
+
+    eta: one of eta trials of a rung is promoted to the next one, which trains eta times as long.
+    min_epochs: epochs of the shortest trainings, at least.
+    """
+
+    chooses = RANDOM
+
+    def __init__(
+        self, space: Space, *, seed: int = 0, epochs: int = 1, eta: Eta = ETA, min_epochs: MinEpochs = MIN_EPOCHS
+    ) -> None:
+        super().__init__(space, seed=seed, epochs=epochs)
+        check_options(type(self), eta=eta, min_epochs=min_epochs)
+        self.eta, self.min_epochs = eta, min_epochs
+
+    @classmethod
+    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
+        """Return a warning if there is one rung, so that every trial has full fidelity: that is random search."""
+        eta, min_epochs = options.get("eta", ETA), options.get("min_epochs", MIN_EPOCHS)
+        if len(rungs(plan.epochs, eta, min_epochs)) > 1:
+            return ""
+        if plan.epochs == 1:
+            return "every trial has 1 epoch: set fidelity.epochs to 2 or more"
+        return (
+            f"every trial has {plan.epochs} epochs with eta {eta} and min_epochs {min_epochs}; try "
+            f"{plan.option}eta={ETA} {plan.option}min_epochs={MIN_EPOCHS}"
+        )

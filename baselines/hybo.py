@@ -40,8 +40,8 @@ from torch import Tensor
 from fmnas.baselines.additive_kernel import AdditiveKernel, Parameters
 from fmnas.baselines.additive_process import AveragedSurface, Process, neighbours
 from fmnas.baselines.additive_sampler import HIGHEST, LOWEST, Sampler
-from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.optimizers.bayesian import INITIAL_POINTS, LARGEST_GRAPH
+from fmnas.optimizers import Optimizer, Suggestion, random_design
+from fmnas.optimizers.bayesian import INITIAL_POINTS, check_graphs
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason
 from fmnas.optimizers.gp.process import FitError
@@ -79,13 +79,8 @@ class HyBO(Optimizer):
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, initial_design=design, **others)
         self.samples, self.published_errors, self.log_objective = samples, published_errors, log_objective
+        check_graphs(space)
         sizes = tuple(len(variable.vertices) for variable in space.discrete)
-        for variable, count in zip(space.discrete, sizes, strict=True):
-            if count > LARGEST_GRAPH:
-                raise OptimizerError(
-                    f"{variable.name} has {count} values: the search stores a matrix over the values of a discrete "
-                    f"variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
-                )
         self._kernel = AdditiveKernel(sizes, min(len(space), max_order or len(space)))
         self._state: Parameters | None = None
 
@@ -100,8 +95,7 @@ class HyBO(Optimizer):
             self._state = Parameters.from_tuple(trial.memo, len(self.space.discrete), len(self.space.continuous))
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        y = np.array([evaluation.objective for _, evaluation in self.history]).clip(-1e100, 1e100)  # can be squared
-        y = np.log(y) if self.log_objective else y
+        y = self.objectives()
         if reason := unfittable_reason(y):
             return self._suggest_random(rng, reason)
         with one_thread():

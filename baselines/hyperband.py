@@ -3,17 +3,15 @@
 hpbandster's SuccessiveHalving is used as a library, without its nameserver and workers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fmnas.baselines.brackets import ETA, MIN_EPOCHS, Eta, MinEpochs, brackets, warn_of_one_rung
+from fmnas.baselines.brackets import RungOptimizer, brackets
 from fmnas.baselines.external import suppress_logs
-from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
-from fmnas.optimizers.optimizer import SearchPlan
-from fmnas.optimizers.options import check_options
+from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import PROMOTION, RANDOM
@@ -22,38 +20,27 @@ ConfigID = tuple[int, int, int]
 """hpbandster's number of a configuration: bracket, rung, and place in it."""
 
 
-class Hyperband(Optimizer):
+class Hyperband(RungOptimizer):
     """The best of each rung are promoted once all of its trials have ended; meanwhile the next bracket begins.
 
     Short trainings cost their epochs. It takes no initial design. A trial without a result leaves its bracket; if fewer
     are left than the next rung holds, the missing ones are random, as in hpbandster. Raises OptimizerError if
     hpbandster is not installed.
 
-    eta: one of eta trials of a rung is promoted to the next one, which trains eta times as long.
-    min_epochs: epochs of the shortest trainings, at least.
+    The options are those of `RungOptimizer`.
     """
 
-    chooses = RANDOM
-
-    def __init__(
-        self, space: Space, *, seed: int = 0, epochs: int = 1, eta: Eta = ETA, min_epochs: MinEpochs = MIN_EPOCHS
-    ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs)
-        check_options(type(self), eta=eta, min_epochs=min_epochs)
+    def __init__(self, space: Space, **others: Any) -> None:
+        super().__init__(space, **others)
         with suppress_logs("hpbandster"):
             optional_module(
                 "hpbandster.optimizers.iterations", f"optimizer {type(self).__name__.lower()}", OptimizerError
             )
-        self.brackets = brackets(epochs, eta, min_epochs)
+        self.brackets = brackets(self.epochs, self.eta, self.min_epochs)
         self._iterations: list[Any] = []
         self._opened = 0
         self._runs: dict[int, tuple[Any, ConfigID, float]] = {}  # by trial id
         self._trial_of: dict[ConfigID, int] = {}  # its last trial
-
-    @classmethod
-    def config_warning(cls, options: Mapping[str, Any], plan: SearchPlan) -> str:
-        """Return a warning if there is one rung: that is random search."""
-        return warn_of_one_rung(options, plan)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         return self._next_suggestion(lambda budget: self._draw(budget, rng))

@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from fmnas.baselines.binary_quadratic import BinaryQuadratic
-from fmnas.optimizers.gp.process import FitError
 
 
 @dataclass(frozen=True)
@@ -127,17 +126,11 @@ class Posterior:
         return math.sqrt(n / (n - 1) * max(variance, 0.0))  # rounding makes that of equal points negative
 
     def correct(self, prior: Tensor, noise: Tensor) -> LinearFunction:
-        """Return the draw that follows from a draw of the prior weights W and one of the noise [n]; 0s: the mean.
-
-        Raises FitError if the matrix of the results is not positive definite.
-        """
+        """Return the draw that follows from a draw of the prior weights W and one of the noise [n]; 0s: the mean."""
         gram = self.prior_covariance
         missing = self.y - ((self.U @ prior) * self.V).sum(-1) - noise
         gram.diagonal().add_(1.0 / self.beta)
-        L, failed = torch.linalg.cholesky_ex(gram)
-        if failed:
-            raise FitError(f"the matrix of {len(gram)} results is not positive definite")
-        solved = torch.cholesky_solve(missing[:, None], L) / self.alpha
+        solved = torch.cholesky_solve(missing[:, None], torch.linalg.cholesky(gram)) / self.alpha
         W = prior + self.U.T @ (solved * self.V)
         W[0, 0] = 0.0
         return LinearFunction(self.features, W)

@@ -49,7 +49,6 @@ from fmnas.baselines.mixed_search import MixedSearch
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.bayesian import INITIAL_POINTS
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason
-from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, Space
@@ -118,8 +117,7 @@ class MiVaBO(Optimizer):
         return MixedSearch(self._codes)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        y = np.array([evaluation.objective for _, evaluation in self.history]).clip(-1e100, 1e100)  # can be squared
-        y = np.log(y) if self.log_objective else y
+        y = self.objectives()
         if reason := unfittable_reason(y):
             return self._suggest_random(rng, reason)
         known = self._known_points()
@@ -127,7 +125,7 @@ class MiVaBO(Optimizer):
             try:
                 posterior = self._condition(Points.from_encoded(self.space, known), torch.from_numpy(standardise(y)))
                 draw = posterior.draw(rng, self._scale())
-            except FitError as error:  # of an extreme alpha or beta
+            except torch.linalg.LinAlgError as error:  # of an extreme alpha or beta
                 return self._suggest_random(rng, f"fit failed: {error}", FAILED_FIT)
             candidates, note = self._minimise(draw, rng, known)
             for x in candidates.to_encoded(self.space):

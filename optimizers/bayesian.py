@@ -26,13 +26,23 @@ from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
+from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 INITIAL_POINTS = 10
 LARGEST_GRAPH = 2000  # values of a discrete variable: an ask then takes half a minute and gigabytes
 MAX_REFITS = 2  # after a change of the warping
 RESTART_FIT_EVERY = 4  # asks; in between, with many results, a fit starts only from the previous optimum
+
+
+def check_graphs(space: Space) -> None:
+    """Raise OptimizerError if a matrix over the values of a discrete variable would be too large."""
+    for variable in space.discrete:
+        if (count := len(variable.vertices)) > LARGEST_GRAPH:
+            raise OptimizerError(
+                f"{variable.name} has {count} values: a Gaussian process stores a matrix over the values of a "
+                f"discrete variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
+            )
 
 
 @dataclass(frozen=True)
@@ -72,12 +82,7 @@ class BayesianOptimizer(Optimizer):
         log_objective: bool = False,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design or ())
-        for variable in space.discrete:
-            if (count := len(variable.vertices)) > LARGEST_GRAPH:
-                raise OptimizerError(
-                    f"{variable.name} has {count} values: a Gaussian process stores a matrix over the values of a "
-                    f"discrete variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
-                )
+        check_graphs(space)
         if initial_design is None:
             self.initial_design = tuple(random_design(space, INITIAL_POINTS, seed))
         self.log_objective = log_objective
@@ -100,10 +105,6 @@ class BayesianOptimizer(Optimizer):
         improved, _ = alternating_search(surface, region, starts, state.settings)
         return improved.concat(starts)
 
-    def observations(self) -> list[tuple[Trial, Evaluation]]:
-        """Return the results that the model uses, in the order of `tell`: all of them."""
-        return self.history
-
     @cached_property
     def surrogate(self) -> Surrogate:
         """The surrogate that fits the process."""
@@ -114,11 +115,6 @@ class BayesianOptimizer(Optimizer):
         super().restore(trial)
         if trial.memo:
             self._read_memo(trial.memo)
-
-    def objectives(self) -> np.ndarray:
-        """Return the objectives of the observations [n] before the warping, clipped to what can be squared."""
-        y = np.array([evaluation.objective for _, evaluation in self.observations()]).clip(-1e100, 1e100)
-        return np.log(y) if self.log_objective else y
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         y = self.objectives()

@@ -27,8 +27,7 @@ class OptimizerError(FmnasError, ValueError):
     """Invalid options of an optimizer, or an invalid call."""
 
 
-MAX_NOTE_LENGTH = 1000
-"""Longer notes of suggestions are truncated."""
+MAX_NOTE_LENGTH = 1000  # of a suggestion; longer ones are cut
 MAX_DRAWS = 100  # of a random configuration that is new
 
 
@@ -169,6 +168,15 @@ class Optimizer(ABC):
         """Drop a pending trial that will not have a result."""
         self._pop_pending(trial)
         self._forgotten.append(trial)
+
+    def observations(self) -> list[tuple[Trial, Evaluation]]:
+        """Return the results that a model uses, in the order of `tell`: all of them."""
+        return self.history
+
+    def objectives(self) -> np.ndarray:
+        """Return the objectives of the observations [n], or their logarithms, clipped to what can be squared."""
+        y = np.array([evaluation.objective for _, evaluation in self.observations()]).clip(-1e100, 1e100)
+        return np.log(y) if self.log_objective else y
 
     def known_trials(self) -> list[Trial]:
         """Return all trials: those with a result in the order of `tell`, then those without."""
