@@ -152,13 +152,14 @@ def _shown_events(events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _event(event: Event) -> dict[str, Any]:
+    name = EVENT_NAMES[type(event)]
     if isinstance(event, Finished):
         text = f"objective {format_value(event.evaluation.objective)}"
     else:
-        text = ": ".join(filter(None, (getattr(event, "status", ""), legible(getattr(event, "reason", "")))))
-    keys = {"run": "run", "trial": "trial_id", "worker": "worker"}
-    fields = {key: getattr(event, name, None) for key, name in keys.items()}
-    return {"at": event.at, "event": EVENT_NAMES[type(event)], **fields, "text": text}
+        parts = getattr(event, "status", ""), legible(getattr(event, "reason", ""))
+        text = ": ".join(part for part in parts if part not in ("", name))
+    run, trial, worker = (getattr(event, key, None) for key in ("run", "trial_id", "worker"))
+    return {"at": event.at, "event": name, "run": run, "trial": trial, "worker": worker, "text": text}
 
 
 def print_status(facts: Mapping[str, Any], console: Console) -> None:
@@ -169,12 +170,9 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
     print_line(console, title)
     console.print(_table(facts))
     spent = f"{format_epochs(facts['spent_epochs'])}/{facts['budget_epochs']} {facts['unit']}"
-    print_line(
-        console,
-        f"{facts['spent_share']:.0%} of all budgets spent ({spent}), "
-        f"{'-' if facts['workers_busy'] is None else facts['workers_busy']}{workers} workers busy, "
-        f"{format_duration(facts['seconds_left'])} left",
-    )
+    share = f"{facts['spent_share']:.0%} of all budgets spent ({spent})"
+    busy = "-" if facts["workers_busy"] is None else facts["workers_busy"]
+    print_line(console, f"{share}, {busy}{workers} workers busy, {format_duration(facts['seconds_left'])} left")
     for event in facts["events"]:
         at = datetime.fromtimestamp(event["at"]).strftime("%Y-%m-%d %H:%M:%S")
         trial = f"  {event['run']}, trial {event['trial']}" if event["run"] else ""

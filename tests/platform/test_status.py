@@ -160,6 +160,8 @@ def test_what_is_charged_is_spent_and_nothing_else(
     events = [first_event(), ask_event(0, 1.0), Started(RUN, 0, 1, "w", 2.0), event]
     facts = collect_status(write_run(tmp_path, events), now=4.0)
     (run,) = facts["runs"]
+    last = facts["events"][-1]
+    assert last["event"] not in last["text"], "said once"
     assert (run["trials"], run["without_result"], run["spent_epochs"]) == (ended, without_result, spent)
     assert (run["evaluations"], facts["spent_epochs"], facts["spent_share"]) == (spent / 2, spent, spent / 10)
 
