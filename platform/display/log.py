@@ -27,9 +27,10 @@ PROGRESS_MODES = (LIVE, LINES, JSON, QUIET)
 
 def resolve_mode(requested: str | None, console: Console) -> str:
     """Return the requested mode; None means live in a terminal, else lines. Raises ConfigError for live elsewhere."""
-    if requested == LIVE and not console.is_terminal:
-        raise ConfigError("--progress live needs a terminal; use lines, json or quiet")
-    return requested or (LIVE if console.is_terminal else LINES)
+    can_be_live = console.is_terminal and not console.is_dumb_terminal  # a dumb one, TERM=dumb, cannot redraw a table
+    if requested == LIVE and not can_be_live:
+        raise ConfigError("--progress live needs a terminal that can redraw lines; use lines, json or quiet")
+    return requested or (LIVE if can_be_live else LINES)
 
 
 class ProgressHandler(logging.Handler):

@@ -42,8 +42,9 @@ RUN, OTHER = "random/repeat-0", "bohb/repeat-0"
 CALM = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random, bohb]"]
 
 
-def make_console(is_terminal: bool = False, width: int = 150) -> Console:
-    return Console(file=io.StringIO(), force_terminal=is_terminal, width=width, color_system=None)
+def make_console(is_terminal: bool = False, width: int = 150, height: int = 25, term: str = "xterm") -> Console:
+    size: dict[str, Any] = {"width": width, "height": height, "_environ": {"TERM": term}}
+    return Console(file=io.StringIO(), force_terminal=is_terminal, color_system=None, **size)
 
 
 def text_of(console: Console) -> str:
@@ -119,8 +120,11 @@ def test_a_problem_without_epochs_counts_evaluations(epochs: int, shown: str, hi
 def test_the_mode_is_live_in_a_terminal_and_lines_elsewhere() -> None:
     assert (resolve_mode(None, make_console(True)), resolve_mode(None, make_console())) == (LIVE, LINES)
     assert [resolve_mode(mode, make_console(True)) for mode in PROGRESS_MODES] == list(PROGRESS_MODES)
-    with pytest.raises(ConfigError, match="--progress live"):
-        resolve_mode(LIVE, make_console())
+    dumb = make_console(is_terminal=True, term="dumb")
+    assert resolve_mode(None, dumb) == LINES, "it cannot redraw a table, and would show nothing"
+    for console in (make_console(), dumb):
+        with pytest.raises(ConfigError, match="--progress live"):
+            resolve_mode(LIVE, console)
 
 
 @pytest.mark.parametrize(("mode", "shown"), [(QUIET, set()), (LIVE, {"a", "c"}), (LINES, {"a", "b", "c"})])
