@@ -73,9 +73,9 @@ class _RunName:
         return Measurement(1, len(self.text))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width, repeat = options.max_width, self.text[self.text.rfind("/") :]
-        is_cut = len(repeat) + 1 < width < len(self.text)
-        text = f"{self.text[: width - len(repeat) - 1]}…{repeat}" if is_cut else self.text
+        width, ends = options.max_width, [self.text[self.text.rfind(sign) :] for sign in "/-"]  # /repeat-0 or -0
+        end = next((end for end in ends if len(end) + 3 < width < len(self.text)), "")
+        text = f"{self.text[: width - len(end) - 1]}…{end}" if end else self.text
         yield Text(text, no_wrap=True, overflow="ellipsis")
 
 

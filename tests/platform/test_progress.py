@@ -14,7 +14,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.display.formatting import estimate_eta, format_duration, format_value
 from fmnas.platform.display.log import JSON, LINES, LIVE, PROGRESS_MODES, QUIET, make_logger, resolve_mode
-from fmnas.platform.display.progress import Progress
+from fmnas.platform.display.progress import Progress, _RunName
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.events import (
     Asked,
@@ -205,6 +205,18 @@ def test_a_narrow_table_tells_the_repeats_of_a_long_name_apart() -> None:
         rows = [line.split()[0] for line in scene.table(width).splitlines() if line.startswith("reg")]
         assert [row.rpartition("/")[2] for row in rows] == ["repeat-0", "repeat-1"]
         assert all(row.startswith("regularized-evolution/") is (width == 150) for row in rows)
+
+
+@pytest.mark.parametrize("width", [8, 9, 10, 11, 12, 20])
+def test_a_name_that_is_cut_ends_with_the_repeat(width: int) -> None:
+    shown = []
+    for repeat in ("0", "1", "10"):
+        console = make_console(width=width)
+        console.print(_RunName(f"regularized-evolution/repeat-{repeat}"))
+        shown.append(text_of(console).strip())
+        assert shown[-1].startswith("re")
+        assert shown[-1].endswith(f"-{repeat}")
+    assert len(set(shown)) == 3
 
 
 def test_a_retraining_has_a_row_and_events_for_each_incumbent() -> None:
