@@ -83,10 +83,9 @@ def reserve_stdout() -> Iterator[TextIO]:
     """Yield standard output, and redirect to standard error what other code and child processes print there."""
     stdout = sys.stdout
     stdout.flush()
-    try:
+    is_real = False
+    with suppress(OSError):  # replaced by a test
         is_real = stdout.fileno() == 1
-    except OSError:  # replaced by a test
-        is_real = False
     before = os.dup(1)
     copied: AbstractContextManager[TextIO] = nullcontext(stdout)
     if is_real:

@@ -152,9 +152,8 @@ class Progress(Observer):
         trial = self._trials[event.run, event.trial_id]
         self._running[event.run, trial.id] = self._elapsed(), trial.epochs
         attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
-        is_short = self._state.config.workers.is_in_driver
         line = f"{self._trial_text(event.run, trial, attempt)}  starts on {short_worker_name(event.worker)}"
-        self._log_event(event, line, logging.DEBUG if is_short else logging.INFO)
+        self._log_event(event, line, logging.DEBUG if self._state.config.workers.is_in_driver else logging.INFO)
 
     def _on_result(self, event: Finished | Failed | Lost, result: TrialResult) -> None:
         self._trials.pop((result.run, result.trial.id), None)
@@ -206,15 +205,10 @@ class Progress(Observer):
 
     def _rows(self) -> list[_Row]:
         if self._retraining:
-            errors = self._test_errors
-            return [
-                _Row(run, int(run in errors), 1, int(run not in errors), errors.get(run))
-                for run in self._retraining.runs
-            ]
-        return [
-            _Row(run.name, run.budget.spent, run.budget.epochs, run.epochs_left, run.incumbent)
-            for run in self._state.ledger.runs.values()
-        ]
+            names, errors = self._retraining.runs, self._test_errors
+            return [_Row(name, int(name in errors), 1, int(name not in errors), errors.get(name)) for name in names]
+        runs = self._state.ledger.runs.values()
+        return [_Row(run.name, run.budget.spent, run.budget.epochs, run.epochs_left, run.incumbent) for run in runs]
 
     def _eta(self, rows: Sequence[_Row]) -> float | None:
         before = {} if self._retraining else self._done_before
@@ -222,7 +216,7 @@ class Progress(Observer):
         return estimate_eta(work, self._elapsed() - self._started_at)
 
     def render(self) -> RenderableType:
-        """Return the table: a row per run, cut to the width of the terminal."""
+        """Return the table: a row per run, cut to the width and the height of the terminal."""
         config, fields, rows = self._state.config, self.status_fields(), self._rows()
         header = Text(
             f"{config.name}: {display_name(config.problem)}, lower is better; {fields['workers_busy']} of "
@@ -233,7 +227,8 @@ class Progress(Observer):
         for name in ("run", "", "done" if self._retraining else self._unit, value, "now", "left"):
             is_text = name in ("run", "now")
             table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
-        for row in rows:
+        shown = self._fitting(rows)
+        for row in shown:
             table.add_row(
                 _RunName(row.run),
                 ProgressBar(total=row.total, completed=row.done, width=12),
@@ -242,7 +237,15 @@ class Progress(Observer):
                 Text(self._activity(row), no_wrap=True, overflow="ellipsis"),
                 format_duration(self._eta([row])),
             )
-        return Group(header, table)
+        more = [Text(f"and {len(rows) - len(shown)} more runs")] * (len(shown) < len(rows))
+        return Group(header, table, *more)
+
+    def _fitting(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Return the rows that the terminal has lines for: those at work, then unfinished ones, then others."""
+        room = self._table_console.height - 5 if self._table_console else len(rows)  # 5: above and below the rows
+        busy = {self._suggesting, *(run for run, _ in list(self._running))}
+        kept = sorted(rows, key=lambda row: (row.run not in busy, not row.left))[: max(room, 0)]
+        return [row for row in rows if row in kept]
 
     def _activity(self, row: _Row) -> str:
         if row.run == self._suggesting:
@@ -254,9 +257,8 @@ class Progress(Observer):
             for key, (since, epochs) in list(self._running.items())
             if key[0] == row.run
         ]
-        if trials:
-            return format_activity(trials)
-        return "waiting" if row.left else "done"
+        idle = "waiting" if row.left else "done"
+        return format_activity(trials) if trials else idle
 
     def _trial_text(self, run: str, trial: Trial, attempt: str = "") -> str:
         epochs = f", {trial.epochs} ep" if self._unit == EPOCHS else ""

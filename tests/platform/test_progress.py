@@ -219,6 +219,21 @@ def test_a_name_that_is_cut_ends_with_the_repeat(width: int) -> None:
     assert len(set(shown)) == 3
 
 
+def test_a_low_terminal_shows_the_runs_at_work_and_how_many_it_hides() -> None:
+    height, repeats = 12, 6
+    scene = Scene(LIVE, make_console(is_terminal=True, width=80, height=height), repeats=repeats)
+    scene.progress.on_end("finished", "")
+    busy = [f"random/repeat-{repeats - 1}", f"bohb/repeat-{repeats - 1}"]
+    for run in busy:
+        scene.start(0, run)
+    lines = scene.table(80).splitlines()
+    assert len(lines) < height
+    rows = [line.split()[0] for line in lines if "/repeat-" in line]
+    assert rows[-2:] == busy
+    assert rows[0] == RUN, "the others in their order"
+    assert str(2 * repeats - len(rows)) in lines[-1]
+
+
 def test_a_retraining_has_a_row_and_events_for_each_incumbent() -> None:
     scene = Scene()
     scene.finish(0)
