@@ -35,7 +35,7 @@ def lines_of_pairs(real: list[PairedTest], simulated: list[PairedTest]) -> Itera
             raise SystemExit(f"the runs compare different optimizers: {one.first}, {one.second}")
         shown = [f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})" for test in (one, other)]
         sign = "yes" if one.difference * other.difference > 0 else "no"
-        is_shown = "" if one.low <= 0 <= one.high else "; the real interval excludes 0"
+        is_shown = "; the real interval excludes 0" if one.low > 0 or one.high < 0 else ""  # not if it is unknown
         ps = f"{one.p_corrected:.3f}, {other.p_corrected:.3f}"
         yield f"| {one.first} - {one.second} | {shown[0]} | {shown[1]} | {sign}{is_shown} | {ps} |"
 

@@ -22,6 +22,13 @@ def test_signs_are_compared() -> None:
     assert "-1.0000" in lines[2]
 
 
+def test_an_interval_of_one_repeat_excludes_nothing() -> None:
+    one = verdicts.compare_pairs(REAL[REAL["repeat"] == 0], 3)
+    line = list(verdicts.lines_of_pairs(one, one))[-1]
+    assert "nan" in line
+    assert "excludes" not in line
+
+
 def test_other_optimizers_are_refused() -> None:
     other = curves_of_ends(a=[1.0, 1.0], b=[2.0, 2.0], d=[1.5, 1.5])
     with pytest.raises(SystemExit):
