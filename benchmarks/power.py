@@ -27,10 +27,17 @@ REPEATS = (6, 9, 12, 20, 30, 50, 100)
 
 
 def find_residuals(values: Values, reference: str) -> list[Floats]:
-    """Return the reference's differences to each other optimizer, by repeat, less their mean."""
+    """Return the reference's differences to each other optimizer, by repeat, less their mean.
+
+    Raises SystemExit for an unknown reference, and for fewer than two repeats: one difference does not vary.
+    """
+    if reference not in values:
+        raise SystemExit(f"--against {reference}: the runs are of {', '.join(values)}")
     mine = values[reference]
     others = [other for name, other in values.items() if name != reference]
     differences = [np.array([mine[repeat] - other[repeat] for repeat in mine if repeat in other]) for other in others]
+    if min(map(len, differences), default=0) < 2:
+        raise SystemExit("at least two repeats of two optimizers are needed")
     return [one - one.mean() for one in differences]
 
 

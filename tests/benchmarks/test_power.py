@@ -12,6 +12,13 @@ def test_residuals_are_differences_by_repeat_without_their_mean() -> None:
     assert power.find_residuals(values, "a")[0].tolist() == [-2.0, 2.0]
 
 
+@pytest.mark.parametrize("values", [{"a": {0: 1.0, 1: 2.0}}, {"b": {0: 1.0}, "c": {0: 2.0}}, {"b": {0: 1.0, 1: 2.0}}])
+def test_differences_that_do_not_vary_have_no_power(values: dict[str, dict[int, float]]) -> None:
+    """Without the reference, of one repeat, without another optimizer."""
+    with pytest.raises(SystemExit):
+        power.find_residuals(values, "b")
+
+
 @pytest.mark.parametrize(
     ("difference", "repeats", "expected"), [(0.0, 20, 0.02), (1.0, 5, 0.0), (1.0, 20, 0.96), (3.0, 20, 1.0)]
 )
