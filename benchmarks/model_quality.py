@@ -123,10 +123,12 @@ def run(path: Path, names: list[str], arms: list[str], seeds: int) -> None:
 
 
 def lines_of_table(rows: list[Row], reference: str) -> Iterator[str]:
-    """Markdown: means, and wins and losses against the reference."""
+    """Markdown: means, and wins and losses against the reference. Raises SystemExit for one that is not there."""
     by_arm: dict[str, dict[tuple[str, int, int], tuple[float, float, float]]] = {}
     for name, seed, n, arm, *scores in rows:
         by_arm.setdefault(arm, {})[name, seed, n] = tuple(scores)  # type: ignore[assignment]
+    if reference not in by_arm:
+        raise SystemExit(f"--reference {reference}: the file has {'; '.join(by_arm) or 'no arms'}")
     base = by_arm[reference]
     yield f"| arm | data sets | {' | '.join(f'{c} | lower:higher' for c in COLUMNS[4:])} |\n" + "|---" * 8 + "|"
     for arm, scores in by_arm.items():

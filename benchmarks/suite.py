@@ -264,9 +264,14 @@ def compared_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def problems_in(runs: Sequence[Run]) -> list[ProblemResults]:
-    """The results of each problem, of the `compared_runs`, at the checkpoints that all reached."""
+    """The results of each problem, of the `compared_runs`, at the checkpoints that all reached.
+
+    Raises SystemExit if nothing can be compared.
+    """
     methods = sorted({run.method for run in runs})
     compared = compared_runs(runs)
+    if not compared:
+        raise SystemExit(f"no problem and seed has a run of each of {', '.join(methods)}: --methods takes some of them")
     by_key = {run.key: run for run in compared}
     reached = min(len(run.values) for run in runs)
     results = []
@@ -322,10 +327,16 @@ def lines_of_seconds(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def lines_of_worth(sequential: Sequence[Run], parallel: Sequence[Run]) -> Iterator[str]:
-    """A line per method: at 100 evaluations of the parallel runs against each checkpoint of the sequential ones."""
+    """A line per method: at 100 evaluations of the parallel runs against each checkpoint of the sequential ones.
+
+    Methods without common runs are left out. Raises SystemExit if all are.
+    """
     last, others = CHECKPOINTS.index(100), {run.key: run for run in sequential}
-    for method in dict.fromkeys(run.method for run in parallel):
-        pairs = [(run, others[run.key]) for run in parallel if run.method == method and run.key in others]
+    known = [run for run in parallel if run.key in others]
+    if not known:
+        raise SystemExit("the two files have no problem, method and seed in common")
+    for method in dict.fromkeys(run.method for run in known):
+        pairs = [(run, others[run.key]) for run in known if run.method == method]
         for at, checkpoint in enumerate(CHECKPOINTS[: last + 1]):
             signs = [float(np.sign(run.values[last] - other.values[at])) for run, other in pairs]
             counts = ", ".join(str(signs.count(sign)) for sign in (-1.0, 0.0, 1.0))

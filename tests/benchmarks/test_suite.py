@@ -336,6 +336,17 @@ def test_what_is_compared_is_there_once_for_all_methods() -> None:
         suite.compared_runs([*runs, slow])
 
 
+def test_files_without_common_runs_are_refused() -> None:
+    files = [RESULTS / f"{name}.csv" for name in ("design_labs", "workers_16")]
+    labs, parallel = map(suite.read_runs, files)
+    with pytest.raises(SystemExit):
+        suite.problems_in([*labs, *parallel])
+    with pytest.raises(SystemExit):
+        list(suite.lines_of_worth(labs, parallel))
+    with pytest.raises(SystemExit):
+        list(lines_of_table([], "default"))
+
+
 def test_methods_are_named_with_their_workers_where_these_differ() -> None:
     one = suite.Run("levy", "tpe", 1, 1, 0.0, 100, 0.1, (1.0,))
     several = replace(one, workers=16)
