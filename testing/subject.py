@@ -53,7 +53,7 @@ CONSTRAINED = {
         ],
     ),
 }
-"""Feasible are 37 of 256 configurations; and 11 of 20 pairs (width, depth), with smaller x for larger depth."""
+"""Feasible are 37 of 256 configurations; and 12 of 20 pairs (width, depth), with smaller x for larger depth."""
 
 
 def require(condition: Any, message: str) -> None:
