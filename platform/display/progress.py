@@ -237,7 +237,7 @@ class Progress(Observer):
                 Text(self._activity(row), no_wrap=True, overflow="ellipsis"),
                 format_duration(self._eta([row])),
             )
-        more = [Text(f"and {len(rows) - len(shown)} more runs")] * (len(shown) < len(rows))
+        more = [Text(f"and {len(rows) - len(shown)} more")] * (len(shown) < len(rows))
         return Group(header, table, *more)
 
     def _fitting(self, rows: Sequence[_Row]) -> Sequence[_Row]:
