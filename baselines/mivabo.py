@@ -125,7 +125,7 @@ class MiVaBO(Optimizer):
             try:
                 posterior = self._condition(Points.from_encoded(self.space, known), torch.from_numpy(standardise(y)))
                 draw = posterior.draw(rng, self._scale())
-            except torch.linalg.LinAlgError as error:  # of an extreme alpha or beta
+            except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]  # of an extreme alpha or beta
                 return self._suggest_random(rng, f"fit failed: {error}", FAILED_FIT)
             candidates, note = self._minimise(draw, rng, known)
             for x in candidates.to_encoded(self.space):
