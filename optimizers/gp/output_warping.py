@@ -34,8 +34,8 @@ from fmnas.search_spaces.variables import Floats
 Warp = Callable[[Floats], tuple[Floats, float]]
 """Maps y [n] to u [n] and the sum of log du / dy."""
 
-BENDS = tuple(float(bend) for bend in np.arange(-4, 9) / 4.0)
-"""-1 to 2; a standard normal prior keeps them near 0 while there are few observations."""
+BENDS = tuple(float(bend) for bend in np.arange(-4, 5) / 4.0)
+"""-1 to 1; a standard normal prior keeps them near 0 while there are few observations."""
 
 
 def identity(y: Floats) -> tuple[Floats, float]:
