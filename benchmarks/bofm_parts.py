@@ -3,16 +3,16 @@
     python benchmarks/bofm_parts.py run FILE [--arms default correlation=0 ...] [arguments of suite.py run]
     python benchmarks/suite.py table FILE
 
-An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" say.
+An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=26" say.
 
 | part | levels, the default first |
 |---|---|
-| warpings | 26; 13: no log scale; 8: whole bends; 18: from -1 to 1; 42: from -2 to 3; flat, 8flat: no prior; 5; 1 |
+| warpings | 18; 26: bends from -1 to 2, the default before; 42: from -2 to 3; 9: no log scale; 6: whole bends; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
 | search | 6 starts of 600 points; 20 of 2,000; half or double of all its numbers |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
-| deviation | of the logarithms under the priors: own; common: 1.5 but for the noise; a number for all |
+| deviation | of the priors: 1; another one; own, the default before: theta 1, noise 2.5, others 1.5 |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
 | fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
@@ -21,9 +21,7 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=5" 
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,19 +40,10 @@ from fmnas.optimizers.gp.frequency_modulation import (
     FastKernel,
     ModulatedLaplacian,
 )
-from fmnas.optimizers.gp.output_warping import WARPINGS, Warp, Warping, identity, log_above_median
+from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
 from fmnas.optimizers.gp.parameters import LogNormal, Parameter
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
-from fmnas.search_spaces.variables import Floats
-
-FEW = (
-    Warping(log_above_median),
-    Warping(identity),
-    Warping(identity, -0.5),
-    Warping(identity, 0.75),
-    Warping(identity, 1.5),
-)
 
 
 class WithPairs(Blended):
@@ -79,14 +68,14 @@ KERNELS = {
 class Arm:
     """The level of each part."""
 
-    warpings: str = "26"
+    warpings: str = "18"
     kernel: str = "blended"
     search: str = "6"
     correlation: str = "0.5"
     prior: str = "weak"
     starts: str = "smooth"
     prediction: str = "ordinary"
-    deviation: str = "own"
+    deviation: str = "1"
     theta: str = "0.5"
     beta: str = "0.5"
     noise: str = "0.001"
@@ -94,7 +83,7 @@ class Arm:
 
     @property
     def name(self) -> str:
-        """What differs from the default, e.g. "kernel=plain,warpings=5"; "default" if nothing does."""
+        """What differs from the default, e.g. "kernel=plain,warpings=26"; "default" if nothing does."""
         levels = asdict(self).items()
         changed = [f"{factor}={level}" for factor, level in levels if level != getattr(Arm, factor)]
         return ",".join(changed) or "default"
@@ -105,6 +94,8 @@ class Arm:
         return cls() if name == "default" else cls(**dict(part.split("=") for part in name.split(",")))
 
 
+OWN = {"theta": 1.0, "bias": 1.0, "noise": 2.5}
+"""Deviations of the default before; of all others 1.5."""
 WHOLE_FIT, WHOLE_SEARCH = FitSettings(), SearchSettings()
 FITS = {
     "whole": WHOLE_FIT,
@@ -119,17 +110,6 @@ SEARCHES = {
 }
 
 
-def warp_without_prior(warp: Warp, bend: float, y: Floats) -> tuple[Floats, float]:
-    """`warp`, with minus the logarithm of the bend's prior added to that of the slope."""
-    u, log_slope = warp(y)
-    return u, log_slope + 0.5 * bend**2
-
-
-def without_prior(warpings: Sequence[Warping]) -> tuple[Warping, ...]:
-    """The warpings, each as likely as any other before there are data."""
-    return tuple(Warping(partial(warp_without_prior, w.warp, w.bend), w.bend) for w in warpings)
-
-
 def bent(low: float, high: float, step: float) -> tuple[Warping, ...]:
     """The warpings with bends from low to high, both scales, by the size of the bend."""
     bends = sorted(np.arange(low, high + step / 2, step).tolist(), key=abs)
@@ -137,14 +117,11 @@ def bent(low: float, high: float, step: float) -> tuple[Warping, ...]:
 
 
 ALL_WARPINGS = {
-    "26": WARPINGS,
-    "13": tuple(warping for warping in WARPINGS if warping.warp is identity),
-    "8": bent(-1.0, 2.0, 1.0),
-    "18": bent(-1.0, 1.0, 0.25),
+    "18": WARPINGS,
+    "26": bent(-1.0, 2.0, 0.25),
     "42": bent(-2.0, 3.0, 0.25),
-    "flat": without_prior(WARPINGS),
-    "8flat": without_prior(bent(-1.0, 2.0, 1.0)),
-    "5": FEW,
+    "9": tuple(warping for warping in WARPINGS if warping.warp is identity),
+    "6": bent(-1.0, 1.0, 1.0),
     "1": (Warping(),),
 }
 
@@ -173,12 +150,11 @@ class PartsBOFM(BOFM):
         arm, prior = self.arm, parameter.prior
         assert prior is not None
         medians = {"theta": float(arm.theta), "beta": float(arm.beta) * P, "noise": float(arm.noise)}
-        own = {"own": prior.deviation, "common": 1.5 if parameter.name == "theta" else prior.deviation}
         return replace(
             parameter,
             prior=LogNormal(
                 medians.get(parameter.name, prior.median),
-                own[arm.deviation] if arm.deviation in own else float(arm.deviation),
+                OWN.get(parameter.name, 1.5) if arm.deviation == "own" else float(arm.deviation),
                 float(arm.correlation) if prior.correlation else 0.0,
             ),
         )

@@ -76,7 +76,7 @@ def test_the_default_arm_is_bo_fm() -> None:
 
 
 @pytest.mark.parametrize(
-    "arm", [Arm(), Arm(kernel="plain", warpings="5"), Arm(warpings="13", prior="none")], ids=lambda arm: arm.name
+    "arm", [Arm(), Arm(kernel="plain", warpings="26"), Arm(warpings="9", prior="none")], ids=lambda arm: arm.name
 )
 def test_an_arm_has_its_name(arm: Arm) -> None:
     assert Arm.from_name(arm.name) == arm
