@@ -292,6 +292,30 @@ def test_the_page_has_the_sweep_of_each_constant(arm: str) -> None:
     assert f"{arm.split('=')[1]}: {counts_of_the_constants(['design_constants'], arm)[-1]}" in MEASUREMENTS
 
 
+@pytest.mark.parametrize("name", ["design_deviation", "design_deviation_noise_10", "validation_deviation"])
+def test_the_page_has_the_counts_of_one_deviation(name: str) -> None:
+    assert f"pairs | {' | '.join(counts_of_the_constants([name], 'warpings=18,deviation=1'))} |" in MEASUREMENTS
+
+
+def test_the_page_has_the_counts_of_the_correlation_around_todays_constants() -> None:
+    today = "warpings=18,deviation=1"
+    runs = suite.read_runs(RESULTS / "design_deviation.csv")
+    results = suite.problems_in([run for run in runs if run.method != "default"])
+    (test,) = compare_overall(results, today)
+    higher, equal, lower = test.cells
+    text = " ".join(MEASUREMENTS.split())
+    assert f"lower than 0.5 in {lower} pairs, equal in {equal}, higher in {higher} (p = {test.p:.2f}, five" in text
+
+
+def test_the_page_has_the_log_losses_of_one_deviation() -> None:
+    lines = lines_of_table(read_rows(RESULTS / "design_model_quality_constants.csv"), "default")
+    rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
+    text, (lower, higher) = " ".join(MEASUREMENTS.split()), rows["deviation=1"][4].strip().split(":")
+    ours, before = (f"{float(rows[arm][3]):.3f}" for arm in ("deviation=1", "default"))
+    assert f"log loss of {ours}, the default before one of {before} (lower on {lower} of 126 sets, higher on" in text
+    assert f"higher on {higher}; `design_model_quality_constants.csv`)" in text
+
+
 @pytest.mark.parametrize("part", ["fit", "search"])
 def test_the_page_has_the_counts_with_half_and_double_effort(part: str) -> None:
     half, double = (counts_of_the_constants(["design_constants"], f"{part}={much}")[-1] for much in ("half", "double"))
