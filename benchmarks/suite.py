@@ -170,17 +170,20 @@ def run_once(name: str, method: str, seed: int, evaluations: int, workers: int, 
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The runs of a file. Raises SystemExit if it does not exist."""
-    if not path.exists():
+    """The runs of a file. Raises SystemExit if it does not exist or has none."""
+    if not path.exists() or path.is_dir():
         raise SystemExit(f"{path}: no such file")
     with path.open(newline="") as file:
+        rows = csv.DictReader(file)
+        if "method" not in (rows.fieldnames or ()):
+            raise SystemExit(f"{path}: no column `method`: it must be a file that `suite.py run` wrote")
         return [
             Run(
                 *(row["problem"], row["method"], int(row["seed"]), int(row["workers"]), float(row["noise"])),
                 *(int(row["evaluations"]), float(row["cpu_seconds"])),
                 tuple(float(row[f"at_{at}"]) for at in CHECKPOINTS if row[f"at_{at}"]),
             )
-            for row in csv.DictReader(file)
+            for row in rows
         ]
 
 

@@ -145,7 +145,7 @@ def test_the_page_has_the_log_losses() -> None:
         ("averaged over four draws of its parameters", "fit=every"),
     ):
         assert f"| {label} | {float(rows[arm][3]):.3f} | {rows[arm][4].strip().replace(':', ', ')} |" in MEASUREMENTS
-    assert f"| the default | {float(rows['default'][3]):.3f} | – |" in MEASUREMENTS
+    assert f"| the default before | {float(rows['default'][3]):.3f} | – |" in MEASUREMENTS
 
 
 def test_the_page_has_the_counts_against_the_papers_mode() -> None:
@@ -403,3 +403,9 @@ def test_errors_are_counts(name: str, rows: int) -> None:
     errors = [problem.function(problem.space.sample(rng)) * rows for _ in range(3)]
     np.testing.assert_allclose(errors, np.round(errors), atol=1e-9)
     assert 0 < min(errors) < rows
+
+
+@pytest.mark.parametrize("name", ["", "missing.csv", "design_model_quality.csv"])
+def test_a_file_without_runs_is_refused(name: str) -> None:
+    with pytest.raises(SystemExit):
+        suite.read_runs(RESULTS / name)
