@@ -9,14 +9,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.kernel import (
-    NOISE_RATIO,
     ROOT_GUARD,
     ByParameters,
     ByPosition,
@@ -26,7 +24,7 @@ from fmnas.optimizers.gp.kernel import (
     matern52,
     pair_indices,
 )
-from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Values
+from fmnas.optimizers.gp.parameters import Constant, Parameter, Values
 from fmnas.optimizers.gp.points import Points, numbered_vertices
 from fmnas.search_spaces import Space
 
@@ -78,8 +76,6 @@ def wavelet_matrix(size: int) -> Tensor:
 
 class DictionaryKernel(Kernel):
     """The Matern-5/2 of embedded points. anchors: [A, P]."""
-
-    noise = replace(NOISE_RATIO, prior=LogNormal(1e-3, 2.5))
 
     def __init__(self, space: Space, anchors: Tensor) -> None:
         self.space, self.anchors = space, anchors

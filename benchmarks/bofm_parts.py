@@ -12,7 +12,7 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=26"
 | search | 6 starts of 600 points; 20 of 2,000; half or double of all its numbers |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
-| deviation | of the priors: 1; another one; own, the default before: theta 1, noise 2.5, others 1.5 |
+| deviation | of the logarithms under the priors: own, one for each parameter; a number for all |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
 | fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
@@ -75,7 +75,7 @@ class Arm:
     prior: str = "weak"
     starts: str = "smooth"
     prediction: str = "ordinary"
-    deviation: str = "1"
+    deviation: str = "own"
     theta: str = "0.5"
     beta: str = "0.5"
     noise: str = "0.001"
@@ -94,8 +94,6 @@ class Arm:
         return cls() if name == "default" else cls(**dict(part.split("=") for part in name.split(",")))
 
 
-OWN = {"theta": 1.0, "bias": 1.0, "noise": 2.5}
-"""Deviations of the default before; of all others 1.5."""
 WHOLE_FIT, WHOLE_SEARCH = FitSettings(), SearchSettings()
 FITS = {
     "whole": WHOLE_FIT,
@@ -154,7 +152,7 @@ class PartsBOFM(BOFM):
             parameter,
             prior=LogNormal(
                 medians.get(parameter.name, prior.median),
-                OWN.get(parameter.name, 1.5) if arm.deviation == "own" else float(arm.deviation),
+                prior.deviation if arm.deviation == "own" else float(arm.deviation),
                 float(arm.correlation) if prior.correlation else 0.0,
             ),
         )

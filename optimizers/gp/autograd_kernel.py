@@ -1,7 +1,7 @@
 """Kernels defined by a formula: torch differentiates it, and neighbouring vertices are enumerated.
 
     class Matern(AutogradKernel):
-        parameters = (Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0), LogNormal(0.5)),)
+        parameters = (Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0), LogNormal(0.5, 1.0)),)
 
         def r(self, a, b, values):
             return matern52(squared_distance(a.C, b.C, values["theta"]))

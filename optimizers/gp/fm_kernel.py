@@ -47,10 +47,10 @@ def fm_parameters(D: int, P: int, *, scaled: bool, weighted: bool) -> tuple[Para
     """
     DP, prior = max(D, 1) * P, partial(LogNormal, correlation=CORRELATION)
     return (
-        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), prior(0.5)),
-        Parameter("alpha", P, ALPHA_BOUNDS if scaled else FIXED, Uniform(0.0, 2.0, over=DP), prior(1 / DP)),
-        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), prior(0.5 * P), smoother=P),
-        Parameter("odds", 1, ODDS_BOUNDS if weighted else FIXED, Constant(1.0), LogNormal(1.0)),
+        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), prior(0.5, 1.0)),
+        Parameter("alpha", P, ALPHA_BOUNDS if scaled else FIXED, Uniform(0.0, 2.0, over=DP), prior(1 / DP, 1.5)),
+        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), prior(0.5 * P, 1.5), smoother=P),
+        Parameter("odds", 1, ODDS_BOUNDS if weighted else FIXED, Constant(1.0), LogNormal(1.0, 1.5)),
     )
 
 

@@ -30,7 +30,7 @@ ROOT_GUARD = 1e-24  # added to squares under a root, far below rounding error: t
 
 Precomputed = TypeVar("Precomputed")
 
-NOISE_RATIO = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3))
+NOISE_RATIO = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3, 2.5))
 """Noise variance divided by the output scale: its lower bound makes any matrix of correlations positive definite."""
 
 ByParameters = Callable[[Tensor], Tensor]

@@ -59,13 +59,13 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A log-normal prior; `deviation` is the standard deviation of the logarithm: 1 for every parameter of BO-FM.
+    """A log-normal prior; `deviation` is the standard deviation of the logarithm.
 
     correlation: of the logarithms of two components, for what a vector has in common, e.g. how fast a function varies.
     """
 
     median: float
-    deviation: float = 1.0
+    deviation: float
     correlation: float = 0.0
 
 

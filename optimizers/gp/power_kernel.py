@@ -160,7 +160,7 @@ class MixtureKernel(PowerKernel):
     weights: a_1, a_2. ModLap is the first term. The third is not differentiable at d = 0, as are rough functions.
     """
 
-    extra_parameters = (Parameter("weights", 2, (1e-3, 1e3), Constant(1.0), LogNormal(1.0)),)
+    extra_parameters = (Parameter("weights", 2, (1e-3, 1e3), Constant(1.0), LogNormal(1.0, 1.5)),)
 
     def distance(self, C1: Tensor, C2: Tensor, values: Values) -> Tensor:
         return squared_distance(C1, C2, values["theta"])
@@ -182,7 +182,7 @@ class KernelModulated(PowerKernel):
     x = (1, c - 1/2) and S = diag(bias, theta^-2). The BO-FM paper prints it without the root, where it is at most 1/3.
     """
 
-    extra_parameters = (Parameter("bias", 1, (1e-2, 1e2), Constant(1.0), LogNormal(1.0)),)
+    extra_parameters = (Parameter("bias", 1, (1e-2, 1e2), Constant(1.0), LogNormal(1.0, 1.0)),)
     scaled = False
 
     def distance(self, C1: Tensor, C2: Tensor, values: Values) -> Tensor:

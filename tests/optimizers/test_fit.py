@@ -283,9 +283,10 @@ def test_the_prior_adds_its_normal_density(make_problem: Any, space: Space, kern
     plain = problem.likelihood
     bent = Likelihood(plain.kernel, problem.points, problem.y, prior=True)
     D, P = len(space.continuous), max(len(space.discrete), 1)
-    own = {"mixture": [1.0] * 2, "kernel-modulated": [1.0]}.get(kernel.removeprefix("blended-"), [])
-    medians = [*[0.5] * D, *[1.0 / (max(D, 1) * P)] * P, *[0.5 * P] * P, 1.0, *own, 1e-3]
-    scaled = problem.eta.numpy() - np.log(medians)
+    alpha, beta = (1.0 / (max(D, 1) * P), 1.5), (0.5 * P, 1.5)
+    own = {"mixture": [(1.0, 1.5)] * 2, "kernel-modulated": [(1.0, 1.0)]}.get(kernel.removeprefix("blended-"), [])
+    medians, deviations = np.array([*[(0.5, 1.0)] * D, *[alpha] * P, *[beta] * P, (1.0, 1.5), *own, (1e-3, 2.5)]).T
+    scaled = (problem.eta.numpy() - np.log(medians)) / deviations
     correlation = np.eye(len(scaled))
     for block in (slice(D), slice(D, D + P), slice(D + P, D + 2 * P)):
         correlation[block, block] += 0.5 * (1.0 - np.eye(len(correlation[block, block])))
