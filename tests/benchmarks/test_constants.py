@@ -1,0 +1,133 @@
+"""The constants of BO-FM's default: what docs/bo-fm-measurements.md says of their sweeps, and of fewer of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import suite
+from model_quality import lines_of_table, read_rows
+
+from fmnas.comparison.analysis.across_problems import ProblemResults, compare_overall
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "suite"
+MEASUREMENTS = (ROOT / "docs" / "bo-fm-measurements.md").read_text()
+
+
+def counts_of_the_constants(names: Sequence[str], arm: str) -> list[str]:
+    """The default lower, equal, higher than an arm, and p, at each checkpoint."""
+    runs = [run for name in names for run in suite.read_runs(RESULTS / f"{name}.csv") if run.method in ("default", arm)]
+    results, cells = suite.problems_in(runs), []
+    for e in range(results[0].incumbents.shape[2]):
+        until = [replace(problem, incumbents=problem.incumbents[:, :, : e + 1]) for problem in results]
+        (test,) = compare_overall(until, "default")
+        cells.append(f"{', '.join(map(str, test.cells))} ({float(f'{test.p:.2g}'):g})")
+    return cells
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        *(
+            "theta=0.25",
+            "theta=1",
+            "beta=0.25",
+            "beta=1",
+            "noise=0.0001",
+            "noise=0.01",
+            "deviation=0.75",
+            "deviation=3",
+        ),
+        "correlation=0.8",
+    ],
+)
+def test_the_page_has_the_sweep_of_each_constant(arm: str) -> None:
+    assert f"{arm.split('=')[1]}: {counts_of_the_constants(['design_constants'], arm)[-1]}" in MEASUREMENTS
+
+
+@pytest.mark.parametrize("name", ["design_deviation", "design_deviation_noise_10", "validation_deviation"])
+def test_the_page_has_the_counts_of_one_deviation(name: str) -> None:
+    assert f"pairs | {' | '.join(counts_of_the_constants([name], 'warpings=18,deviation=1'))} | – |" in MEASUREMENTS
+
+
+def count_pairs(results: Sequence[ProblemResults], checkpoint: int) -> str:
+    """The default of then lower, equal, higher at a checkpoint, and p."""
+    at = [replace(problem, incumbents=problem.incumbents[:, :, [checkpoint]]) for problem in results]
+    (test,) = compare_overall(at, "default")
+    return f"{', '.join(map(str, test.cells))} ({float(f'{test.p:.2g}'):g})"
+
+
+def test_the_page_has_the_counts_of_what_was_run_again() -> None:
+    first = {run.seed for run in suite.read_runs(RESULTS / "other_optimizers.csv")}
+    fresh, seen, late, papers = (
+        suite.read_runs(RESULTS / f"{name}.csv")
+        for name in (
+            "validation_deviation",
+            "validation_deviation_seen",
+            "validation_deviation_200",
+            "papers_deviation",
+        )
+    )
+    rows = {
+        "seeds of `other_optimizers.csv`": [run for run in seen if run.seed in first],
+        "seeds of `more_seeds.csv`": [run for run in seen if run.seed not in first],
+    }
+    for label, name in (
+        ("with 4 workers", "workers_4"),
+        ("with 16 workers", "workers_16"),
+        ("with noise of 1%", "noise_1"),
+        ("with noise of 10%", "noise_10"),
+    ):
+        rows[label] = suite.read_runs(RESULTS / f"validation_deviation_{name}.csv")
+    at_100 = []
+    for label, runs in rows.items():
+        results = suite.problems_in(runs)
+        assert f"| {label} | {' | '.join(count_pairs(results, e) for e in range(5))} | – |" in MEASUREMENTS
+        at_100 += [replace(p, name=f"{p.name} {label}", incumbents=p.incumbents[:, :, 4:5]) for p in results]
+    of_late, of_papers = suite.problems_in(late), suite.problems_in(papers)
+    counts = " | ".join(count_pairs(of_papers, e) for e in range(6))
+    n = len(of_papers)
+    assert f"| {n} of the papers' problems, {5 * n} pairs | {counts} |" in MEASUREMENTS
+    assert f"– | {count_pairs(of_late, 5)} |" in MEASUREMENTS
+    at_100 += [replace(p, name=f"{p.name} papers", incumbents=p.incumbents[:, :, 4:5]) for p in of_papers]
+    assert f"| {count_pairs(at_100, 0)} | {count_pairs([*of_late, *of_papers], 5)} |" in MEASUREMENTS
+    of_fresh = [replace(p, incumbents=p.incumbents[:, :, 4:5]) for p in suite.problems_in(fresh)]
+    assert f"| {count_pairs([*at_100, *of_fresh], 0)} | – |" in MEASUREMENTS
+    both = suite.problems_in([*fresh, *seen])
+    counts, p = count_pairs(both, 2).split(" (")
+    lower, _, higher = counts.split(", ")
+    assert f"it is lower at 50 in {lower}, higher in {higher} (p = {float(p[:-1]):.3f}," in " ".join(
+        MEASUREMENTS.split()
+    )
+
+
+def test_the_page_has_the_log_losses_of_one_deviation() -> None:
+    lines = lines_of_table(read_rows(RESULTS / "design_model_quality_constants.csv"), "default")
+    rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
+    text, (lower, higher) = " ".join(MEASUREMENTS.split()), rows["deviation=1"][4].strip().split(":")
+    ours, before = (f"{float(rows[arm][3]):.3f}" for arm in ("deviation=1", "default"))
+    assert f"log loss of {ours}, the default of then, with bends up to 2, one of {before}" in text
+    assert f"(lower on {lower} of 126 sets, higher on {higher}; `design_model_quality_constants.csv`)" in text
+
+
+@pytest.mark.parametrize("part", ["fit", "search"])
+def test_the_page_has_the_counts_with_half_and_double_effort(part: str) -> None:
+    half, double = (counts_of_the_constants(["design_constants"], f"{part}={much}")[-1] for much in ("half", "double"))
+    assert f"| {half} | {double} |" in MEASUREMENTS
+
+
+def test_the_page_has_the_counts_of_fewer_constants() -> None:
+    arms = ("deviation=1.5", "warpings=8", "warpings=flat")
+    text = " ".join(MEASUREMENTS.split())
+    assert all(counts_of_the_constants(["design_constants"], arm)[-1] in text for arm in arms)
+    four, more = "validation_constants", "validation_constants_again"
+    seen = "validation_constants_seen"
+    for label, names in (("12 fresh seeds", [four, more]), ("8 others", [seen]), ("all 20", [four, more, seen])):
+        cells = counts_of_the_constants(names, "deviation=1.5,warpings=8flat")
+        assert f"| {label} | {' | '.join(cells)} |" in MEASUREMENTS
+    papers = counts_of_the_constants(["papers_constants"], "deviation=1.5,warpings=8flat")[4]
+    everything = counts_of_the_constants([four, more, seen, "papers_constants"], "deviation=1.5,warpings=8flat")[4]
+    assert papers.replace(" (", " (p = ")[:-1] in text
+    lower, _, higher = everything.split(" (")[0].split(", ")
+    assert f"lower in {lower} of these 400 pairs, higher in {higher} (p = {everything.split('(')[1][:-1]};" in text
