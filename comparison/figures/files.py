@@ -52,11 +52,11 @@ def inline_svg(figure: "Figure", name: str, description: str, least: float = 0.0
 
 
 def fix_layout(figure: "Figure") -> None:
-    """Compute the layout once: drawing the figure again then takes half the time and moves nothing."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
+    """Compute the layout and keep it: drawing the figure again then takes half the time and moves nothing."""
+    if (engine := figure.get_layout_engine()) is not None:
         with _drawing_context(""):
-            engine.execute(figure)
+            for _ in range(2):  # the first time may change the ticks, and so the width of their labels
+                engine.execute(figure)
         figure.set_layout_engine(None)
 
 

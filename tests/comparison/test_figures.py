@@ -2,6 +2,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from fmnas.comparison import (
@@ -17,7 +18,7 @@ from fmnas.comparison.figures import anytime, tradeoff
 from fmnas.comparison.figures.anytime import SHARES, TITLES, compute_content, currencies, draw_panel, draw_panels
 from fmnas.comparison.figures.canvas import time_unit
 from fmnas.comparison.figures.cell import DEAD_STATE, LOWEST_RATE, cell_figure, schedules_figure
-from fmnas.comparison.figures.files import save_figure
+from fmnas.comparison.figures.files import fix_layout, save_figure
 from fmnas.comparison.figures.palette import SERIES_COLOURS
 from fmnas.comparison.report import compute_results
 from fmnas.search_spaces import Cell, FmnasError, joint_space
@@ -177,6 +178,15 @@ def test_many_optimizers_and_long_labels_leave_the_axes_their_size(make_table, t
         save_figure(drawing.figure, tmp_path, drawing.name)  # a layout that collapses warns, which is an error here
         for axes in drawing.figure.axes:
             assert axes.get_window_extent().height >= 0.5 * drawing.figure.dpi, drawing.name
+
+
+def test_the_label_of_an_axis_is_inside_the_figure_also_where_the_layout_changes_the_ticks(make_table):
+    budget = Budget(evaluations=10, epochs_per_evaluation=3)
+    trials = make_table({("a", 0): [{"epochs": 3, "objective": best} for best in (0.4306, 0.3327, 0.2812)]})
+    figure = draw_panel(compute_content(anytime_curves(trials, budget)), budget, "evaluations")
+    fix_layout(figure)
+    FigureCanvasAgg(figure).draw()
+    assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0.0
 
 
 def test_learning_curves_are_of_the_best_trials(make_table):
