@@ -102,6 +102,17 @@ def test_the_page_has_the_counts_of_what_was_run_again() -> None:
     )
 
 
+def test_the_page_has_the_counts_without_large_bends() -> None:
+    chosen = counts_of_the_constants(["design_constants"], "warpings=18")[-1]
+    others = counts_of_the_constants(["validation_deviation", "validation_bends"], "warpings=18")[-1]
+    lower, equal, higher = map(int, others.split(" (")[0].split(", "))
+    total, text = lower + equal + higher, " ".join(MEASUREMENTS.split())
+    assert lower == higher == 1
+    assert f"{equal} of {total} runs end the same without them, one lower, one higher" in text
+    counts = list(map(int, chosen.split(" (")[0].split(", ")))
+    assert f"[{equal + counts[1]} of {total + sum(counts)} runs]" in text
+
+
 def test_the_page_has_the_log_losses_of_one_deviation() -> None:
     lines = lines_of_table(read_rows(RESULTS / "design_model_quality_constants.csv"), "default")
     rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
