@@ -41,7 +41,7 @@ from fmnas.baselines.additive_kernel import AdditiveKernel, Parameters
 from fmnas.baselines.additive_process import AveragedSurface, Process, neighbours
 from fmnas.baselines.additive_sampler import HIGHEST, LOWEST, Sampler
 from fmnas.optimizers import Optimizer, Suggestion, random_design
-from fmnas.optimizers.bayesian import INITIAL_POINTS, check_graphs
+from fmnas.optimizers.bayesian import INITIAL_POINTS, check_graph_sizes
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points, is_new, sample_new, standardise, unfittable_reason
 from fmnas.optimizers.gp.process import FitError
@@ -79,7 +79,7 @@ class HyBO(Optimizer):
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, initial_design=design, **others)
         self.samples, self.published_errors, self.log_objective = samples, published_errors, log_objective
-        check_graphs(space)
+        check_graph_sizes(space)
         sizes = tuple(len(variable.vertices) for variable in space.discrete)
         self._kernel = AdditiveKernel(sizes, min(len(space), max_order or len(space)))
         self._state: Parameters | None = None

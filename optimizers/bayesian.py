@@ -35,7 +35,7 @@ MAX_REFITS = 2  # after a change of the warping
 RESTART_FIT_EVERY = 4  # asks; in between, with many results, a fit starts only from the previous optimum
 
 
-def check_graphs(space: Space) -> None:
+def check_graph_sizes(space: Space) -> None:
     """Raise OptimizerError if a matrix over the values of a discrete variable would be too large."""
     for variable in space.discrete:
         if (count := len(variable.vertices)) > LARGEST_GRAPH:
@@ -82,7 +82,7 @@ class BayesianOptimizer(Optimizer):
         log_objective: bool = False,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design or ())
-        check_graphs(space)
+        check_graph_sizes(space)
         if initial_design is None:
             self.initial_design = tuple(random_design(space, INITIAL_POINTS, seed))
         self.log_objective = log_objective

@@ -56,7 +56,7 @@ def numbered_vertices(space: Space) -> tuple[Tensor, Tensor]:
 
 def is_new(X: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Return which points X [m, D + P] differ from all known points [n, D + P]: booleans [m]."""
-    distance = cdist(X, known.reshape(-1, X.shape[1]), "chebyshev")  # not all differences, which take gigabytes
+    distance = cdist(X, known.reshape(-1, X.shape[1]), "chebyshev")  # an array of all differences may take gigabytes
     return np.asarray(distance.min(axis=1, initial=np.inf) > DUPLICATE_TOLERANCE)
 
 

@@ -227,7 +227,7 @@ class Progress(Observer):
         for name in ("run", "", "done" if self._retraining else self._unit, value, "now", "left"):
             is_text = name in ("run", "now")
             table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
-        shown = self._fitting(rows)
+        shown = self._select_rows(rows)
         for row in shown:
             table.add_row(
                 _RunName(row.run),
@@ -237,10 +237,10 @@ class Progress(Observer):
                 Text(self._activity(row), no_wrap=True, overflow="ellipsis"),
                 format_duration(self._eta([row])),
             )
-        more = [Text(f"and {len(rows) - len(shown)} more")] * (len(shown) < len(rows))
+        more = [Text(f"and {len(rows) - len(shown)} more")] if len(shown) < len(rows) else []
         return Group(header, table, *more)
 
-    def _fitting(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+    def _select_rows(self, rows: Sequence[_Row]) -> Sequence[_Row]:
         """Return the rows that the terminal has lines for: those at work, then unfinished ones, then others."""
         room = self._table_console.height - 5 if self._table_console else len(rows)  # 5: above and below the rows
         busy = {self._suggesting, *(run for run, _ in list(self._running))}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import suite
 from model_quality import lines_of_table, read_rows
+from scipy.stats import binomtest
 
 from fmnas.comparison.analysis.across_problems import ProblemResults, compare_overall
 
@@ -52,7 +53,7 @@ def test_the_page_has_the_counts_of_one_deviation(name: str) -> None:
 
 
 def count_pairs(results: Sequence[ProblemResults], checkpoint: int) -> str:
-    """The default of then lower, equal, higher at a checkpoint, and p."""
+    """The earlier default lower, equal, higher at a checkpoint, and p."""
     at = [replace(problem, incumbents=problem.incumbents[:, :, [checkpoint]]) for problem in results]
     (test,) = compare_overall(at, "default")
     return f"{', '.join(map(str, test.cells))} ({float(f'{test.p:.2g}'):g})"
@@ -102,6 +103,25 @@ def test_the_page_has_the_counts_of_what_was_run_again() -> None:
     )
 
 
+def test_the_page_has_the_counts_at_the_optima_of_the_functions() -> None:
+    results = suite.problems_in(suite.read_runs(RESULTS / "functions_deviation.csv"))
+    limits = {"func2c": -0.2, "func3c": -0.7, "ackley5c": 0.1}
+    found = {problem.name: problem.incumbents[:, :, -1] < limits[problem.name] for problem in results}
+    before, one = (results[0].optimizers.index(name) for name in ("default", "warpings=18,deviation=1"))
+    counts = [[int(found[name][k].sum()) for name in limits] for k in (one, before)]
+    text = " ".join(MEASUREMENTS.split())
+    for a, b, c in counts:
+        assert f"{a}, {b} and {c}" in text
+    alone = [
+        int((found[name][k] & ~found[name][j]).sum()) for k, j in ((before, one), (one, before)) for name in limits
+    ]
+    ours, total = sum(alone[:3]), sum(alone)
+    p = binomtest(ours, total).pvalue
+    assert f"of the {total} repeats in which one of the two alone is, it is the earlier default in {ours}" in text
+    (test,) = compare_overall(results, "default")
+    assert f"(p = {p:.3f}, sign test; by the lowest value alone, it is lower in {test.cells[0]} pairs," in text
+
+
 def test_the_page_has_the_counts_without_large_bends() -> None:
     chosen = counts_of_the_constants(["design_constants"], "warpings=18")[-1]
     others = counts_of_the_constants(["validation_deviation", "validation_bends"], "warpings=18")[-1]
@@ -118,8 +138,8 @@ def test_the_page_has_the_log_losses_of_one_deviation() -> None:
     rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
     text, (lower, higher) = " ".join(MEASUREMENTS.split()), rows["deviation=1"][4].strip().split(":")
     ours, before = (f"{float(rows[arm][3]):.3f}" for arm in ("deviation=1", "default"))
-    assert f"log loss of {ours}, the default of then, with bends up to 2, one of {before}" in text
-    assert f"(lower on {lower} of 126 sets, higher on {higher}; `design_model_quality_constants.csv`)" in text
+    assert f"log loss of {ours}, the earlier default, with bends up to 2, one of {before}" in text
+    assert f"(lower on {lower} of 126 sets, higher on {higher}: `python benchmarks/model_quality.py table" in text
 
 
 @pytest.mark.parametrize("part", ["fit", "search"])
