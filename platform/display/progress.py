@@ -244,8 +244,8 @@ class Progress(Observer):
         """Return the rows that the terminal has lines for: those at work, then unfinished ones, then others."""
         room = self._table_console.height - 5 if self._table_console else len(rows)  # 5: above and below the rows
         busy = {self._suggesting, *(run for run, _ in list(self._running))}
-        kept = sorted(rows, key=lambda row: (row.run not in busy, not row.left))[: max(room, 0)]
-        return [row for row in rows if row in kept]
+        kept = {row.run for row in sorted(rows, key=lambda row: (row.run not in busy, not row.left))[: max(room, 0)]}
+        return [row for row in rows if row.run in kept]
 
     def _activity(self, row: _Row) -> str:
         if row.run == self._suggesting:
