@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from command import run_command
 from suggestion import JOINT_POINTS, dataset
 
 from fmnas.optimizers.gp.acquisition import LogEI
@@ -94,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from command import run_command
 
 from fmnas.api import load_run
 from fmnas.baselines.linear_model import Features
@@ -70,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

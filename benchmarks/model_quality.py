@@ -154,6 +154,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if arguments.command == "run":
         run(arguments.file, arguments.problems, arguments.arms, arguments.seeds)
+    elif not arguments.file.is_file():
+        raise SystemExit(f"{arguments.file}: no such file")
     print("\n".join(lines_of_table(read_rows(arguments.file), arguments.reference)))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from command import run_command
 
 from fmnas.comparison.analysis.curves import anytime_curves
 from fmnas.comparison.analysis.trials import Budget, read_trials
@@ -247,4 +248,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

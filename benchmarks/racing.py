@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from command import run_command
 
 from fmnas.platform.runner.racing import MIN_RESULTS, STANDARD_ERRORS, bound
 from fmnas.search_spaces import Evaluation
@@ -67,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

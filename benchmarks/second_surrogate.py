@@ -9,6 +9,7 @@ where trees have steps. Its kernel exp(-WIDTH sum |x - z|) is on standardised lo
 RIDGE were chosen by ten parts of the uniform configurations, before any simulated run.
 """
 
+import argparse
 import sys
 from dataclasses import replace
 from functools import cache
@@ -100,6 +101,7 @@ JOINT_KERNEL: Problem = replace(
 
 def main() -> None:
     """Print how well it predicts, as `surrogate.py validate` does for the trees."""
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     recorded, facts = read_recorded()
     print("\n".join(lines_of_accuracy(replace(recorded, fit_rows=fit_kernels), facts.flops_weight)))
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+from command import run_command
 from expected_objective import Values, expected_of_incumbents
 
 from fmnas.api import load_run
@@ -92,4 +93,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -30,6 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from command import run_command
 
 from fmnas.optimizers import BOFM
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial, joint_space
@@ -237,4 +238,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command import run_command
 from numpy.typing import NDArray
 from scipy.special import digamma
 from scipy.stats import kendalltau, norm
@@ -414,4 +415,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

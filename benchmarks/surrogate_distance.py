@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from command import run_command
 from scipy.stats import spearmanr
 from surrogate import Recorded, arrange, divide, measure_flops, place_points, predict_in_parts, read_observations
 
@@ -50,4 +51,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

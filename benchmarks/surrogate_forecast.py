@@ -8,6 +8,7 @@ predicts. Later results are at full fidelity, and of networks and schedules that
 files of its fit.
 """
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def lines_of_forecast(recorded: Recorded, later: NDArray[np.bool_], surrogate: S
 
 def main() -> None:
     """Print the tables."""
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     surrogate = read_surrogate(FILE)
     fitted = [read_table(path) for path in FITTED]
     count = len(read_observations(fitted))
