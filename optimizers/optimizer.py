@@ -144,16 +144,16 @@ class Optimizer(ABC):
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         """Report the result of a pending trial.
 
-        Raises OptimizerError if the trial is not pending, if the objective is not finite, and if it is not positive
+        Raises OptimizerError if the trial is not pending, if an objective is not finite, and if it is not positive
         although its logarithm is modelled; the trial then stays pending.
         """
         if not isinstance(trial, Trial):
             raise OptimizerError(f"trial = {trial!r}: it must be the Trial that ask() returned")
         if not isinstance(evaluation, Evaluation):
             evaluation = Evaluation(objective=_as_objective(evaluation), epochs=trial.epochs)
-        if not math.isfinite(evaluation.objective):
+        if wrong := [value for value in (evaluation.objective, *evaluation.values) if not math.isfinite(value)]:
             raise OptimizerError(
-                f"trial {trial.id}: objective {evaluation.objective}; it must be finite (use a penalty for a failure)"
+                f"trial {trial.id}: objective {wrong[0]}; it must be finite (use a penalty for a failure)"
             )
         if self.log_objective and evaluation.objective <= 0:
             raise OptimizerError(

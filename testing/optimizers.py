@@ -161,7 +161,7 @@ class OptimizerContract:
     def test_an_objective_is_finite(self, subject: Subject, space: Space) -> None:
         """A refused objective leaves the trial pending."""
         for bad in (nan, inf, -inf):
-            for result in (bad, Evaluation(bad)):
+            for result in (bad, Evaluation(bad), Evaluation(0.5, values=(0.5, bad))):
                 optimizer = subject.build(space, 0)
                 trial = ask(optimizer)
                 with pytest.raises(OptimizerError, match=str(bad)):
