@@ -17,15 +17,11 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=26"
 | fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
-| pending | mean: pending trials have their predicted means; averaged: the acquisition is averaged over draws |
-| first | results before the model is used: 2, or another number |
 """
 
 import argparse
-import math
 import sys
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,9 +29,8 @@ import suite
 import torch
 from torch import Tensor
 
-from fmnas.optimizers import BOFM, Optimizer, Suggestion
+from fmnas.optimizers import BOFM, Optimizer
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import (
@@ -47,10 +42,7 @@ from fmnas.optimizers.gp.frequency_modulation import (
 )
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
 from fmnas.optimizers.gp.parameters import LogNormal, Parameter
-from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.process import CHUNK, Posterior
-from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
+from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
 
 
@@ -88,8 +80,6 @@ class Arm:
     beta: str = "0.5"
     noise: str = "0.001"
     fit: str = "whole"
-    pending: str = "mean"
-    first: str = "2"
 
     @property
     def name(self) -> str:
@@ -133,76 +123,6 @@ ALL_WARPINGS = {
 }
 
 
-DRAWS = 32  # of the values of pending trials
-
-
-@dataclass(frozen=True)
-class AveragedSurface(Surface):
-    """Expected improvement averaged over K draws of the values of pending trials.
-
-    y [n, K]: objectives under each draw.
-    """
-
-    y: Tensor
-
-    @cached_property
-    def means(self) -> Tensor:
-        """Constant mean [K] under each draw."""
-        return self.posterior._ones @ self.y / self.posterior._precision
-
-    @cached_property
-    def mean_by_r(self) -> Tensor:
-        """Slopes [n, K] of the mean by the correlations of a point."""
-        return self.posterior.inverse @ (self.y - self.means)
-
-    @cached_property
-    def drawn(self) -> LogEI:
-        """The acquisition under each draw."""
-        return LogEI(self.y.min(dim=0).values)  # type: ignore[arg-type]
-
-    @staticmethod
-    def draw(posterior: Posterior, points: Points, rng: np.random.Generator) -> tuple[Posterior, Tensor]:
-        """Add points [m] to the posterior; return it and y [n + m, K], drawn one after the other."""
-        y = posterior.likelihood.y[:, None].expand(-1, DRAWS)
-        half = rng.standard_normal((len(points), DRAWS // 2))
-        for i, z in enumerate(torch.from_numpy(np.concatenate([half, -half], axis=1))):
-            surface, point = AveragedSurface(posterior, LogEI(0.0), y), points.select(torch.tensor([i]))
-            r, own = posterior.conditioned.correlate(point)
-            mean, variance, _ = posterior.predict_from(r, own)
-            drawn = surface.means + r @ surface.mean_by_r + variance.sqrt()[:, None] * z
-            posterior, y = posterior.with_observations(point, mean), torch.cat([y, drawn])
-        return posterior, y
-
-    def average(self, r: Tensor, own: Tensor) -> Tensor:
-        """The acquisition of points with correlations r [..., n]."""
-        _, variance, _ = self.posterior.predict_from(r, own)
-        value = self.drawn.value(self.means + r @ self.mean_by_r, variance.sqrt()[..., None])
-        return value.logsumexp(-1) - math.log(DRAWS)
-
-    def value(self, points: Points) -> Tensor:
-        chunks = zip(points.C.split(CHUNK), points.V.split(CHUNK), strict=True)
-        return torch.cat([self.average(*self.posterior.conditioned.correlate(Points(C, V))) for C, V in chunks])
-
-    def best_neighbours(self, points: Points, region: Region) -> tuple[Tensor, Tensor]:
-        if not region.has_moves:
-            return super().best_neighbours(points, region)
-        value = self.average(*self.posterior.conditioned.neighbours(points))
-        best, k = value.masked_fill(~region.neighbours(points), -torch.inf).max(dim=1)
-        vertices = points.V.clone()
-        vertices[torch.arange(len(points)), region.variable[k]] = region.vertex[k]
-        return vertices, best
-
-    def with_gradient(self, C: Tensor, precomputed: Any) -> tuple[Tensor, Tensor]:
-        r, own, pullback = self.posterior.conditioned.with_pullback(C, precomputed)
-        _, variance, weights = self.posterior.predict_from(r, own)
-        deviation = variance.sqrt()
-        value, by_mean, by_deviation = self.drawn.slopes(self.means + r @ self.mean_by_r, deviation[:, None])
-        share = value.softmax(-1)
-        by_variance = (share * by_deviation).sum(-1) * self.posterior.s2 / deviation
-        by_r = (share * by_mean) @ self.mean_by_r.T - by_variance[:, None] * weights
-        return value.logsumexp(-1) - math.log(DRAWS), pullback(by_r, 0.5 * by_variance)
-
-
 class PartsBOFM(BOFM):
     """BO-FM with the parts of an arm."""
 
@@ -221,26 +141,6 @@ class PartsBOFM(BOFM):
         kernel.parameters = tuple(self._with_prior(parameter, kernel.factors.P) for parameter in kernel.parameters)
         kernel.noise = self._with_prior(kernel.noise, 1)
         return kernel
-
-    def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        if len(self.history) < int(self.arm.first):
-            return self._suggest_random(rng, "too few results")
-        return super()._suggest(rng)
-
-    def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """The candidates under the acquisition of the arm."""
-        if self.arm.pending == "averaged" and (trials := self.trials_without_result()):
-            n = len(surface.posterior.likelihood.y) - len(trials)
-            points = surface.posterior.likelihood.points.select(torch.arange(n))
-            observed = Posterior(
-                surface.posterior.likelihood.with_data(points, surface.posterior.likelihood.y[:n]),
-                surface.posterior.eta,
-            )
-            observed.s2 = surface.posterior.s2
-            pending = Points.from_encoded(self.space, self._encode(trials))
-            posterior, y = AveragedSurface.draw(observed, pending, np.random.default_rng(self._asked))
-            surface = AveragedSurface(posterior, surface.acquisition, y)
-        return super().candidates(surface, state)
 
     def _with_prior(self, parameter: Parameter, P: int) -> Parameter:
         """The parameter with the arm's prior."""
