@@ -60,8 +60,8 @@ class Sampler:
                 return self._sample_weight(parameters, e[1:], place, rng)
             return self._sample_base(parameters, e, z, name, place, rng)
         half = len(coordinates) // 2
-        for own, others in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
-            extended = self._kernel.extend(e, z[[self._row(*c) for c in coordinates[others] if c[0] != "weights"]])
+        for own, remaining in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
+            extended = self._kernel.extend(e, z[[self._row(*c) for c in coordinates[remaining] if c[0] != "weights"]])
             parameters = self._sample_each(coordinates[own], extended, z, parameters, rng)
         return parameters
 

@@ -70,12 +70,12 @@ def line(n: int, path: Path, seeds: Sequence[int]) -> str:
         for settings in (PAPER_FIT, FitSettings(prior=False))
     )
     best = min(paper, key=lambda fit: fit.nll)
-    found = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in seeds]
+    log_ei = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in seeds]
     theirs = best_ei(space, X, best.posterior, y, PAPER_SEARCH, seeds[0])
     of_paper, of_default = [fit.nll for fit in paper], [fit.nll for fit in default]
     return (
         f"{n:>5} {min(of_paper):>10.4f}{max(of_paper):>10.4f} {min(of_default):>10.4f}{max(of_default):>10.4f} "
-        f"{np.median(found):>11.4f}{min(found):>11.4f} {theirs:>14.4f}"
+        f"{np.median(log_ei):>11.4f}{min(log_ei):>11.4f} {theirs:>14.4f}"
     )
 
 

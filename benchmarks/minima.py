@@ -81,15 +81,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     firsts = [tuple(map(int, MINIMUM[:FIRST]))] if arguments.quick else list(product((0, 1), repeat=FIRST))
-    found: dict[str, Any] = {"contamination": contamination_minimum(firsts)}
+    minima: dict[str, Any] = {"contamination": contamination_minimum(firsts)}
     print(f"{'problem':<28}{'found':>14}{'stated':>14}")
     for name in ("contamination", *(name for name in PROBLEMS if name.startswith("mivabo_"))):
         if name != "contamination":
             every = list(product((0, 1), repeat=8))
-            found[name] = mivabo_minimum(name, every[:1] if arguments.quick else every)
-        print(f"{name:<28}{found[name]:>14.6f}{PROBLEMS[name].problem().minimum:>14.6f}", flush=True)
+            minima[name] = mivabo_minimum(name, every[:1] if arguments.quick else every)
+        print(f"{name:<28}{minima[name]:>14.6f}{PROBLEMS[name].problem().minimum:>14.6f}", flush=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found))
+        arguments.json.write_text(json.dumps(minima))
 
 
 if __name__ == "__main__":

@@ -28,15 +28,15 @@ Values = Mapping[int, float]
 
 
 def best_after(
-    mine: pd.DataFrame, others: pd.DataFrame, evaluations: int, against: Sequence[int], epochs: int
+    mine: pd.DataFrame, competitors: pd.DataFrame, evaluations: int, against: Sequence[int], epochs: int
 ) -> dict[str, dict[int, float]]:
     """Return the best objectives of bo-fm after these evaluations, and of each other after each number of `against`.
 
-    mine, others: the curves of reports. epochs: of an evaluation.
+    mine, competitors: the curves of reports. epochs: of an evaluation.
     """
     values = {REFERENCE: values_at(mine, evaluations * epochs)[REFERENCE]}
-    for name in sorted(others["optimizer"].unique()):
-        values |= {f"{name} after {count}": values_at(others, count * epochs)[name] for count in against}
+    for name in sorted(competitors["optimizer"].unique()):
+        values |= {f"{name} after {count}": values_at(competitors, count * epochs)[name] for count in against}
     return values
 
 
@@ -62,13 +62,15 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("mine", type=Path)
-    parser.add_argument("others", type=Path)
+    parser.add_argument("competitors", type=Path)
     parser.add_argument("--evaluations", type=int, default=200, help="of bo-fm")
-    parser.add_argument("--against", type=int, nargs="+", default=[200, 400, 600], help="evaluations of the others")
+    parser.add_argument(
+        "--against", type=int, nargs="+", default=[200, 400, 600], help="evaluations of the competitors"
+    )
     parser.add_argument("--epochs", type=int, default=3, help="of an evaluation")
     arguments = parser.parse_args()
-    mine, others = (load_run(folder).curves for folder in (arguments.mine, arguments.others))
-    values = best_after(mine, others, arguments.evaluations, arguments.against, arguments.epochs)
+    mine, competitors = (load_run(folder).curves for folder in (arguments.mine, arguments.competitors))
+    values = best_after(mine, competitors, arguments.evaluations, arguments.against, arguments.epochs)
     print("\n".join(lines_of_tests(compare(values, REFERENCE).pairs, values)))
 
 

@@ -34,13 +34,13 @@ def overall_table(all_taken: Sequence[Taken]) -> str:
     Empty without problems for both.
     """
     problems = [replace(problem, incumbents=problem.incumbents[:, :, -1:]) for problem in problem_results_of(all_taken)]
-    others = [problem for problem in problems if problem.name not in CHOSEN_ON]
-    if not others:
+    unused = [problem for problem in problems if problem.name not in CHOSEN_ON]
+    if not unused:
         return ""
-    columns = [_columns(some) for some in (problems, others)]
+    columns = [_columns(some) for some in (problems, unused)]
     than = f"lower, equal, higher than {REFERENCE}"
     lines = [
-        f"| optimizer | rank on {len(problems)} problems | {than} | p | rank on {len(others)} of them | {than} | p |",
+        f"| optimizer | rank on {len(problems)} problems | {than} | p | rank on {len(unused)} of them | {than} | p |",
         "|---" * 7 + "|",
         *(f"| {name} | {' | '.join(of[name] for of in columns)} |" for name in columns[0]),
     ]
@@ -56,15 +56,15 @@ def overall_table(all_taken: Sequence[Taken]) -> str:
             *lines,
             "",
             fill(f"{rest} {_nemenyi(problems)}", WIDTH, break_on_hyphens=False),
-            _ranks_on_unused_problems(others),
+            _ranks_on_unused_problems(unused),
         ]
     )
 
 
-def _ranks_on_unused_problems(others: Sequence[ProblemResults]) -> str:
+def _ranks_on_unused_problems(unused: Sequence[ProblemResults]) -> str:
     """Return the first ranks, and what is shown, without DECIDED_ON; empty without enough problems."""
-    problems = [problem for problem in others if problem.name not in DECIDED_ON]
-    if len(problems) < 2 or len(problems) == len(others):
+    problems = [problem for problem in unused if problem.name not in DECIDED_ON]
+    if len(problems) < 2 or len(problems) == len(unused):
         return ""
     ranks = mean_ranks(problems).set_index("optimizer").sort_values("mean", kind="stable")
     until = list(ranks.index).index(REFERENCE) + 1
@@ -76,7 +76,7 @@ def _ranks_on_unused_problems(others: Sequence[ProblemResults]) -> str:
     hidden = [f"{test.other} ({format_p(test)})" for test in tests if not test.verdict]
     pairs = sum(problem.incumbents.shape[1] for problem in problems)
     text = (
-        f"{', '.join(problem.name for problem in others if problem.name in DECIDED_ON)} had a part in deciding which "
+        f"{', '.join(problem.name for problem in unused if problem.name in DECIDED_ON)} had a part in deciding which "
         f"parts of the default stay. On the other {len(problems)}, {pairs} pairs, the mean ranks are "
         f"{', '.join(first)}. {REFERENCE} is shown to differ from {', '.join(shown) or 'none'}, not "
         f"(in brackets: p) from {', '.join(hidden)}."

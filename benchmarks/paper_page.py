@@ -206,8 +206,8 @@ def not_run(taken: Taken) -> str:
     planned = [entry.label for entry in load_shipped(taken.facts.problem).optimizers]
     missing = [name for name in planned if name not in taken.facts.optimizers]
     if not of_kernels(taken, {}):
-        others = of_kernels(taken, {"rows": planned})
-        missing = [name for name in missing if name not in others] + ["bo-fm's other kernels"]
+        kernels = of_kernels(taken, {"rows": planned})
+        missing = [name for name in missing if name not in kernels] + ["bo-fm's other kernels"]
     return f" Not run: {', '.join(missing)}." if missing else ""
 
 

@@ -35,8 +35,10 @@ def find_residuals(values: Values, reference: str) -> list[Floats]:
     if reference not in values:
         raise SystemExit(f"--against {reference}: the runs are of {', '.join(values)}")
     mine = values[reference]
-    others = [other for name, other in values.items() if name != reference]
-    differences = [np.array([mine[repeat] - other[repeat] for repeat in mine if repeat in other]) for other in others]
+    competitors = [other for name, other in values.items() if name != reference]
+    differences = [
+        np.array([mine[repeat] - other[repeat] for repeat in mine if repeat in other]) for other in competitors
+    ]
     if min(map(len, differences), default=0) < 2:
         raise SystemExit("at least two repeats of two optimizers are needed")
     return [one - one.mean() for one in differences]

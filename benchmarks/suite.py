@@ -214,9 +214,9 @@ def run_missing(arguments: argparse.Namespace, methods: Sequence[str], build: Ca
     path, names = arguments.file, arguments.problems or HALVES[arguments.half]
     done = read_runs(path) if path.exists() else []
     conditions = (arguments.workers, arguments.noise, arguments.evaluations)
-    if others := {(run.workers, run.noise, run.evaluations) for run in done} - {conditions}:
+    if conflicting := {(run.workers, run.noise, run.evaluations) for run in done} - {conditions}:
         raise SystemExit(
-            f"{path} has runs of (workers, noise, evaluations) {others}, not {conditions}: use another file"
+            f"{path} has runs of (workers, noise, evaluations) {conflicting}, not {conditions}: use another file"
         )
     seeds = read_runs(arguments.seeds_from) if arguments.seeds_from else done
     keys = {run.key for run in done}
@@ -334,12 +334,12 @@ def lines_of_worth(sequential: Sequence[Run], parallel: Sequence[Run]) -> Iterat
 
     Methods without common runs are left out. Raises SystemExit if all are.
     """
-    last, others = CHECKPOINTS.index(100), {run.key: run for run in sequential}
-    known = [run for run in parallel if run.key in others]
+    last, by_key = CHECKPOINTS.index(100), {run.key: run for run in sequential}
+    known = [run for run in parallel if run.key in by_key]
     if not known:
         raise SystemExit("the two files have no problem, method and seed in common")
     for method in dict.fromkeys(run.method for run in known):
-        pairs = [(run, others[run.key]) for run in known if run.method == method]
+        pairs = [(run, by_key[run.key]) for run in known if run.method == method]
         for at, checkpoint in enumerate(CHECKPOINTS[: last + 1]):
             signs = [float(np.sign(run.values[last] - other.values[at])) for run, other in pairs]
             counts = ", ".join(str(signs.count(sign)) for sign in (-1.0, 0.0, 1.0))

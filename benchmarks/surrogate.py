@@ -382,8 +382,8 @@ def lines_of_noise(recorded: Recorded, predicted: dict[str, Floats]) -> Iterator
     last = np.array([one.is_last for one in recorded.observations])
     sane = last & (errors < GUESSING_ERROR).all(axis=1)
     logs, seeds = np.log(np.maximum(errors[sane], 1e-3)), errors.shape[1]
-    others = (logs.sum(axis=1, keepdims=True) - logs) / (seeds - 1)
-    scores = (logs - others) / (np.exp(predicted["spread"][sane])[:, None] * np.sqrt(seeds / (seeds - 1)))
+    means = (logs.sum(axis=1, keepdims=True) - logs) / (seeds - 1)
+    scores = (logs - means) / (np.exp(predicted["spread"][sane])[:, None] * np.sqrt(seeds / (seeds - 1)))
     for level in LEVELS:
         inside = float((np.abs(scores) <= norm.ppf(0.5 + level / 2)).mean())
         yield f"share of seeds in the {level:.0%} interval of the noise = {inside:.3f}"

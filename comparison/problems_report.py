@@ -231,9 +231,9 @@ def _result_rows(problem: ProblemResults) -> Iterator[ResultRow]:
 
 def _page_values(summary: ProblemsSummary, drawings: Sequence[Drawing]) -> dict[str, Any]:
     """What the template shows."""
-    lead, *others = drawings
-    regret = [drawing for drawing in others if drawing.name == "regret"]
-    difference = [drawing for drawing in others if drawing.name != "regret"]
+    lead, *following = drawings
+    regret = [drawing for drawing in following if drawing.name == "regret"]
+    difference = [drawing for drawing in following if drawing.name != "regret"]
     hint = (
         f"{summary.reference} against each other optimizer. Wins, ties, losses: problems by their paired tests, p "
         "corrected over the optimizers, not over the problems: one in twenty may be by chance. Lower, equal, higher: "

@@ -156,14 +156,14 @@ def normalised_regret(problem: ProblemResults) -> Floats:
 def compare_overall(problems: Sequence[ProblemResults], reference: str) -> list[OverallTest]:
     """The reference against each other optimizer after the last evaluation, over all problems."""
     names = problems[0].optimizers
-    others = [name for name in names if name != reference]
+    competitors = [name for name in names if name != reference]
     finals = [dict(zip(names, problem.incumbents[:, :, -1], strict=True)) for problem in problems]
-    differences = [[_differences(final[reference], final[other]) for final in finals] for other in others]
+    differences = [[_differences(final[reference], final[other]) for final in finals] for other in competitors]
     by_problem = zip(*differences, strict=True)
     corrected = np.array([holm([signed_rank_p(of_other) for of_other in of_problem]) for of_problem in by_problem])
     overall = [sign_flip_test(of_other) for of_other in differences]
     tests = []
-    for i, (other, of_other) in enumerate(zip(others, differences, strict=True)):
+    for i, (other, of_other) in enumerate(zip(competitors, differences, strict=True)):
         means = np.array([of_problem.mean() if len(of_problem) else 0.0 for of_problem in of_other])
         significant = (corrected[:, i] < LEVEL) & (means * [rank_biserial(of_problem) for of_problem in of_other] > 0)
         wins, losses = int((significant & (means < 0)).sum()), int((significant & (means > 0)).sum())
