@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
+from fmnas.comparison import Budget, ReportContext, anytime_curves
 from fmnas.comparison.analysis.paired_tests import compare
 from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import FIGURES, draw_figures
@@ -39,10 +39,10 @@ def picture(section, caption="", **options):
 
 
 @pytest.fixture(scope="module")
-def plain_summary(make_table, tmp_path_factory):
+def plain_summary(make_table):
     """A summary without any optional part."""
     runs = {(name, r): [3.0 + r, 2.0 - r, 1.0 + r / 7] for name in ("bo-fm", "random") for r in range(3)}
-    return replace(write_report(make_table(runs), CONTEXT, tmp_path_factory.mktemp("report")), **NOTHING)
+    return replace(compute_results(make_table(runs), CONTEXT).summary, **NOTHING)
 
 
 @pytest.fixture(scope="module")
