@@ -57,25 +57,24 @@ def make_row() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def make_run() -> Table:
-    """make_run(optimizer, repeat, [objective or {column: value}, ...]): the trials of one run."""
+def make_table() -> Table:
+    """make_table({(optimizer, repeat): [objective or {column: value}, ...]}): the trials of runs."""
 
-    def make(optimizer: str, repeat: int, trials: list[float | Mapping[str, Any]]) -> pd.DataFrame:
-        columns = [trial if isinstance(trial, Mapping) else {"objective": trial} for trial in trials]
-        rows = [row(optimizer, repeat, number, **of_trial) for number, of_trial in enumerate(columns)]
+    def make(runs: Mapping[tuple[str, int], list[float | Mapping[str, Any]]]) -> pd.DataFrame:
+        columns = {
+            key: [trial if isinstance(trial, Mapping) else {"objective": trial} for trial in trials]
+            for key, trials in runs.items()
+        }
+        rows = [row(*key, number, **mine) for key, of_run in columns.items() for number, mine in enumerate(of_run)]
         return typed_trials(pd.DataFrame(rows), "a test")
 
     return make
 
 
 @pytest.fixture(scope="session")
-def make_table(make_run: Table) -> Table:
-    """make_table({(optimizer, repeat): trials as for make_run})."""
-
-    def make(runs: Mapping[tuple[str, int], list[Any]]) -> pd.DataFrame:
-        return pd.concat([make_run(*key, trials) for key, trials in runs.items()], ignore_index=True)
-
-    return make
+def make_run(make_table: Table) -> Table:
+    """make_run(optimizer, repeat, trials as for make_table): the trials of one run."""
+    return lambda optimizer, repeat, trials: make_table({(optimizer, repeat): trials})
 
 
 @pytest.fixture
