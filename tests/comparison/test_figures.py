@@ -93,6 +93,7 @@ def test_the_mean_ends_where_the_first_run_ends(make_table):
         {("a", 0): [-0.1, -0.2], ("a", 1): [0.1, -0.15]},
         {("_odd $name$ <&>", 0): [1.0], ("名", 0): [2.0]},
         {(f"o{i}", 0): [1.0 + i, 0.001] for i in range(9)},
+        {("a", 0): [1.0, float("inf"), {"diverged": True, "objective": 0.9}], ("a", 1): [1.0], ("b", 0): [2.0]},
     ],
 )
 def test_odd_tables_are_drawn_without_warnings(make_table, tmp_path, runs):
@@ -169,7 +170,7 @@ def test_optimizers_without_a_line_are_named(make_table):
         assert text.partition(": ")[2] == missing
 
 
-def test_many_optimizers_and_long_labels_leave_the_axes_their_size(make_table, tmp_path):
+def test_many_optimizers_and_long_labels_leave_the_axes_their_size(make_table, tmp_path, figures_as_svg):
     names = [f"an-optimizer-with-a-label-of-forty-{i:06}" for i in range(8)]
     trials = make_table({(name, 0): [{"objective": 1.0, "flops_ratio": 0.5, "flops": 1.0}] for name in names})
     learning = {(f"{name}/repeat-0", 0): [1.0, 0.5] for name in names}
@@ -196,7 +197,7 @@ def test_learning_curves_are_of_the_best_trials(make_table):
     assert [list(line.get_ydata()) for line in drawing.figure.axes[0].lines] == [[0.9, 0.5]]
 
 
-def test_axes_without_values_have_no_panel(make_table, tmp_path):
+def test_axes_without_values_have_no_panel(make_table, tmp_path, figures_as_svg):
     quick = make_table({("a", 0): [{"objective": 1.0, "train_seconds": 0.001}] * 3})
     assert "train_seconds" not in currencies(anytime_curves(quick, BUDGET))
     assert "train_seconds" in currencies(anytime_curves(make_table({("a", 0): [1.0]}), BUDGET))

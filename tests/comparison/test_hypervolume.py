@@ -116,7 +116,7 @@ def test_the_higher_volume_is_better_by_the_test_of_the_objective(make_table, be
     assert test.low <= test.difference <= test.high
 
 
-def test_the_report_shows_it_and_a_problem_with_one_objective_has_none(make_table, tmp_path):
+def test_the_report_shows_it_and_a_problem_with_one_objective_has_none(make_table, tmp_path, figures_as_svg):
     trials = make_table(fronts("a", "b", 3))
     summary = write_report(trials, ReportContext("n", "p", BUDGET, {}, "", objectives=NETWORK), tmp_path)
     html = (tmp_path / "index.html").read_text()

@@ -104,11 +104,11 @@ def test_a_comparison(make_table, tmp_path):
         {("a", 0): [{"note": "model failed"}, float("inf"), {"diverged": True, "objective": 0.9}]},
     ],
 )
-def test_edges(make_table, tmp_path, runs):
+def test_edges(make_table, tmp_path, figures_as_svg, runs):
     report(make_table(runs), tmp_path)
 
 
-def test_no_trials(make_run, tmp_path):
+def test_no_trials(make_run, tmp_path, figures_as_svg):
     summary, text = report(make_run("a", 0, [1.0]).iloc[:0], tmp_path)
     assert summary.optimizers == {}
     assert final_rows(summary) == []
