@@ -113,9 +113,11 @@ class OptimizerContract:
     @on_each_space
     def test_another_seed_gives_other_trials(self, subject: Subject, space: Space) -> None:
         """Two seeds may agree in a small space; four do not."""
-        runs = [run_sequentially(subject.build(space, seed), FEW_TRIALS)[DESIGN:] for seed in range(4)]
-        choices = {json.dumps([trial.configuration for trial in run]) for run in runs}
-        require(len(choices) > 1, f"the seeds 0 to 3 all lead to {min(choices)}: repeats would be copies of each other")
+        runs = (run_sequentially(subject.build(space, seed), FEW_TRIALS)[DESIGN:] for seed in range(4))
+        choices = (json.dumps([trial.configuration for trial in run]) for run in runs)
+        first = next(choices)
+        differs = any(choice != first for choice in choices)  # the others are not built once one does
+        require(differs, f"the seeds 0 to 3 all lead to {first}: repeats would be copies of each other")
 
     @on_each_space
     def test_global_random_state_is_untouched(self, subject: Subject, space: Space) -> None:
@@ -189,7 +191,7 @@ class OptimizerContract:
 
     @on_each_space
     def test_restored_from_any_history_it_goes_on_the_same(self, subject: Subject, space: Space) -> None:
-        for cut in (0, 1, 5, 13):
+        for cut in (1, 5, 13):  # 0 is what the same seed gives
             check_restored(subject, space, cut, cut)
 
     def test_another_process_suggests_the_same(self, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
