@@ -29,6 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+@pytest.fixture
+def figures_as_svg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that looks at no file of a figure, only at the page: fonts for PDF take most of the time."""
+    monkeypatch.setattr("fmnas.comparison.figures.files.FORMATS", ("svg",))
+
+
 def _network_graph(cell: Cell) -> nx.DiGraph:
     graph = nx.DiGraph()
 

@@ -9,7 +9,7 @@ import pytest
 
 from fmnas.platform.cli import main
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("figures_as_svg")]
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = sorted((ROOT / "examples").glob("*.yaml"))

@@ -27,6 +27,7 @@ def test_its_code_is_that_of_the_examples() -> None:
     assert yaml.safe_load(configuration)["optimizers"] == yaml.safe_load(EXAMPLE.read_text())["optimizers"]
 
 
+@pytest.mark.usefixtures("figures_as_svg")
 def test_the_example_runs_and_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     (run,) = (command for command in COMMANDS if command[0] == "run")

@@ -15,7 +15,6 @@ from fmnas.comparison.analysis.paired_tests import NONE, SECOND, TOO_FEW, Compar
 from fmnas.comparison.analysis.retrained import Retrained, RetrainedBest, RetrainedMean
 from fmnas.comparison.analysis.sanity_checks import SanityChecks
 from fmnas.comparison.analysis.trials import typed_trials
-from fmnas.comparison.figures import files
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Table = Callable[..., pd.DataFrame]
@@ -82,12 +81,6 @@ def make_run(make_table: Table) -> Table:
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a test that looks at the numbers of a report: its figures take most of the time."""
     monkeypatch.setattr(figures, "FIGURES", ())
-
-
-@pytest.fixture
-def figures_as_svg(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a test that looks at the page, or at no file of a figure: fonts for PDF take most of the time."""
-    monkeypatch.setattr(files, "FORMATS", ("svg",))
 
 
 @pytest.fixture(scope="session")
