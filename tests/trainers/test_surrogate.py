@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.search_spaces import Cell, Schedule, SpaceError, Trial, joint_space
+from fmnas.search_spaces import Cell, Schedule, SpaceError, Trial, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.contract import NotRecordedError
-from fmnas.trainers.images.network import count_flops, flops_ratio
+from fmnas.trainers.images.network import count_flops
 from fmnas.trainers.split import GUESSING_ERROR
 from fmnas.trainers.surrogate.features import BY_CAPACITY, RecordedPoints, describe_cell, describe_schedule
 from fmnas.trainers.surrogate.model import MODELS, Surrogate, read_surrogate, write_surrogate
@@ -94,11 +94,18 @@ def test_epochs_to_come_make_no_difference(seed: int) -> None:
     assert describe_schedule(later, 3, 1, 3) == describe_schedule(first, 3, 1, 3)
 
 
+@pytest.fixture(scope="module")
+def largest() -> int:
+    """FLOPs of the largest network."""
+    return count_flops(largest_cell())
+
+
 @given(SEEDS)
-def test_flops_are_those_of_the_network(surrogate: Surrogate, seed: int) -> None:
+def test_flops_are_those_of_the_network(surrogate: Surrogate, largest: int, seed: int) -> None:
     cell = Cell.from_configuration(trial_of(seed).configuration)
-    assert surrogate.features.flops.count(cell) == count_flops(cell)
-    assert surrogate.draw(trial_of(seed)).flops_ratio == flops_ratio(cell)
+    flops = count_flops(cell)
+    assert surrogate.features.flops.count(cell) == flops
+    assert surrogate.draw(trial_of(seed)).flops_ratio == flops / largest
 
 
 def test_the_shipped_file_is_of_these_features_and_small(surrogate: Surrogate) -> None:
