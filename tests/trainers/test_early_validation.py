@@ -68,10 +68,11 @@ def test_continued_trials_have_the_numbers_of_uninterrupted_ones(
     checkpoints = Checkpoints(tmp_path / "checkpoints", every=3, continue_promoted=True)
     for epochs in (1, 2, 4):
         trial = make_trial(epochs=epochs)
+        expected = trainer(**settings).evaluate(trial)
         for _ in range(1 + repeated):
             reports: list[tuple[int, int, float]] = []
             evaluation = trainer(None, checkpoints, **settings).evaluate(trial, lambda *r, to=reports: to.append(r))
-            assert evaluation == trainer(**settings).evaluate(trial)
+            assert evaluation == expected
             assert sorted(r[:2] for r in reports) == [(seed, n + 1) for seed in range(2) for n in range(epochs)]
             assert tuple(error for _, n, error in sorted(reports) if n == epochs) == evaluation.errors
 
