@@ -103,6 +103,7 @@ def test_an_unfinished_run_limits_the_comparison(make_table):
     table = final(make_table({("a", 0): [5.0, 4.0, 3.0], ("b", 0): [6.0]}))
     assert table.common_epochs == 25
     assert [row.mean for row in table.rows.values()] == [5.0, 6.0]
+    assert final(make_table({("a", 0): [5.0, 4.0], ("b", 0): [6.0], ("b", 1): [5.0] * 3})).common_epochs == 25
 
 
 def test_a_run_that_cannot_pay_another_full_training_has_finished(make_table):

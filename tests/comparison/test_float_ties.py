@@ -50,6 +50,22 @@ def test_what_differs_stays_to_the_last_digit(numbers, power):
     np.testing.assert_array_equal(merge_near_ties(first), first)
 
 
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_rounding_is_a_share_of_the_size(size):
+    near, apart = size * (1.0 + 4e-16), size * (1.0 + 1e-9)
+    assert is_at_most(np.array([near, apart]), size).tolist() == [True, False]
+    assert merge_near_ties(np.array([near, apart, size])).tolist() == [size, apart, size]
+    assert differences_with_ties(np.array([near, apart]), np.array([size, size])).tolist() == [0.0, apart - size]
+
+
+@pytest.mark.parametrize("small", [0.1, 0.3])
+def test_of_two_differences_the_one_that_was_computed_from_more_says_how_close_is_equal(small):
+    """0.1 and 0.3 added to a million and taken from it again: less than it, and more."""
+    differences = differences_with_ties(np.array([small, 1e6 + small]), np.array([0.0, 1e6]))
+    assert (1e6 + small) - 1e6 != small
+    assert differences[0] == differences[1]
+
+
 def test_a_mean_of_equals_is_reached():
     values = np.full(5, 0.000470111)
     assert not values[0] <= values.mean()

@@ -53,6 +53,15 @@ def test_softness_is_linear_below_the_median_and_logarithmic_above() -> None:
     np.testing.assert_allclose(log_above_median(y)[0], expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("lowest", [0.0, 2.0])
+def test_where_a_quarter_equals_the_median_the_unit_is_the_next_distance(lowest: float) -> None:
+    """That of the lowest value, or of the median of the worse ones."""
+    y = np.array([lowest, 2.0, 2.0, 2.0, 5.0, 9.0])
+    unit = 2.0 if lowest < 2.0 else 5.0
+    expected = standardise(np.array([(lowest - 2.0) / unit, 0.0, 0.0, 0.0, np.log1p(3.0 / unit), np.log1p(7.0 / unit)]))
+    np.testing.assert_allclose(log_above_median(y)[0], expected, rtol=1e-12)
+
+
 @given(
     st.lists(st.floats(-3, 3), min_size=8, max_size=20, unique=True),
     st.sampled_from([1e4, 1e7, 1e9]),
@@ -83,10 +92,12 @@ def fit_model(y: np.ndarray, X: np.ndarray) -> Posterior:
     return surrogate.fit(Points.from_encoded(SPACE, X), torch.from_numpy(y), rng).posterior
 
 
-def test_the_likeliest_scale_is_that_of_the_densities_written_out() -> None:
-    rng = np.random.default_rng(1)
-    X = SPACE.sample_encoded(rng, 12)
-    y = SUMMANDS[X[:, 1].astype(int)] ** 2 + rng.normal(size=12)
+@pytest.mark.parametrize("n", [3, 5, 12])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_likeliest_scale_is_that_of_the_densities_written_out(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = SPACE.sample_encoded(rng, n)
+    y = SUMMANDS[X[:, 1].astype(int)] ** 2 + rng.normal(size=n)
     posterior = fit_model(standardise(y), X)
     A = np.linalg.inv(posterior.inverse.numpy())
 
@@ -94,9 +105,9 @@ def test_the_likeliest_scale_is_that_of_the_densities_written_out() -> None:
         """log p(y | A, scale) at the best mean and output scale, plus the prior's."""
         (u, log_slope), bend = warping.warp(y), warping.bend
         g = np.expm1(bend * u) / bend if bend else u
-        one = np.ones(12)
+        one = np.ones(n)
         mean = one @ np.linalg.solve(A, g) / (one @ np.linalg.solve(A, one))
-        variance = (g - mean) @ np.linalg.solve(A, g - mean) / 12
+        variance = (g - mean) @ np.linalg.solve(A, g - mean) / n
         normal = multivariate_normal(mean * one, variance * A).logpdf(g)
         return float(normal + log_slope + bend * u.sum() - bend**2 / 2)
 
