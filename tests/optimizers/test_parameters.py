@@ -8,7 +8,7 @@ import torch
 
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, LogUniform, Parameter, ParameterVector, Uniform
 
-THETA = Parameter("theta", 2, (0.1, 10.0), Uniform(0.0, 2.0, times=0.5), LogNormal(0.5, 2.0), smoother=3.0)
+THETA = Parameter("theta", 2, (0.1, 10.0), Uniform(0.0, 4.0, times=0.5, over=2.0), LogNormal(0.5, 2.0), smoother=3.0)
 ODDS = Parameter("odds", 1, (1.0, 1.0), Constant(1.0))
 RATE = Parameter("rate", 1, (1e-3, 1e3), LogUniform(-4.0, -2.0))
 PARAMETERS = ParameterVector([THETA, ODDS, RATE])
