@@ -99,6 +99,8 @@ def test_the_reference_wins_where_it_is_better_in_every_repeat() -> None:
     (clear,) = compare_overall([better, better], "a")
     assert clear.p_corrected < 0.001
     assert clear.verdict == "first better"
+    (tied,) = compare_overall([better, results("tied", [[1.0], [2.0]], [[1.0], [3.0]])], "a")
+    assert tied.cells == (10, 1, 0)
     (reverse,) = compare_overall([better, better], "b")
     assert reverse.verdict == "second better"
 

@@ -5,6 +5,7 @@ import pytest
 
 from fmnas.comparison import Budget, ReportContext, ledger_table, write_report
 from fmnas.comparison.analysis.costs import count_duplicates
+from fmnas.comparison.report import compute_results
 from fmnas.search_spaces import SpaceError
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,14 @@ def test_in_ledger_summary_and_page(make_run, tmp_path, no_figures):
     assert "Isomorphic: the same network" in page
 
 
+def summary_of(trials):
+    return compute_results(trials, ReportContext("a", "joint", BUDGET, {}, "")).summary
+
+
 def test_runs_are_counted_separately(make_table):
     trials = make_table({("re", r): [{"objective": 1.0, "x": 0.5}] * 3 for r in (0, 1)})
     assert list(ledger_table(trials, BUDGET)["duplicates"]) == [2, 2]
+    cells = [{"objective": 1.0, "x": 0.5, **cell} for cell in (CELL, DEAD, CELL)]
+    table = make_table({("re", r): cells for r in (0, 1)})
+    (final,) = summary_of(table).optimizers.values()
+    assert (final.duplicates, final.isomorphic_duplicates) == (2, 2)

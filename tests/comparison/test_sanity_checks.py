@@ -39,6 +39,7 @@ def test_by_hand(make_table):
     assert checks.shares == {**dict.fromkeys(ORIGINS, 0.0), "initial": 0.25, "random": 0.25, "model": 0.5}
     assert (checks.fallbacks, checks.failed_fits) == (2, 1)
     assert (checks.duplicates, checks.isomorphic_duplicates) == (1, 0)
+    assert (checks.charged, checks.unfinished) == (8, 0)
     assert checks.suggest_seconds == pytest.approx(10 / 9)
     assert checks.suggest_share == pytest.approx(10 / 90)
     fits, duplicates = checks.warnings
