@@ -110,6 +110,9 @@ def test_the_higher_volume_is_better_by_the_test_of_the_objective(make_table, be
     sign = 1 if verdict == FIRST else -1
     values = {row.optimizer: row.values for row in against_a.rows}
     assert values[better][3] == pytest.approx(0.5 * 0.87)
+    for row in against_all.rows:
+        assert row.mean == pytest.approx(np.mean(list(row.values.values())))
+        assert min(row.values.values()) < row.low < row.mean < row.high < max(row.values.values())
     (plain,) = compare(values, "a").pairs
     assert (test.p, test.verdict, test.effect) == (plain.p, verdict, sign)
     assert test.difference == pytest.approx(sign * np.mean([values[better][r] - values[worse][r] for r in range(8)]))
