@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +88,9 @@ exec "${@:2}"
 SCONTROL = """#!/usr/bin/env bash
 echo "scontrol $*" >>log
 """
+SLEEP = f"""#!/usr/bin/env bash
+exec {shutil.which("sleep")} 0.1
+"""
 FMNAS = f"""#!{sys.executable}
 import signal, sys
 from pathlib import Path
@@ -114,7 +118,8 @@ def test_a_job_of_slurm_stops_the_driver_before_it_is_requeued_and_ends_with_its
 ) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, text in {"srun": SRUN, "ray": RAY, "scontrol": SCONTROL, "fmnas": FMNAS}.items():
+    stubs = {"srun": SRUN, "ray": RAY, "scontrol": SCONTROL, "sleep": SLEEP, "fmnas": FMNAS}
+    for name, text in stubs.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
