@@ -67,6 +67,8 @@ def test_the_best_speed_reducer_has_every_quantity_at_a_limit() -> None:
     lengths = {"x3": 2 * (l1 - 7.3) - 1, "x4": 2 * (1.1 * d2 + 1.9 - 7.3) - 1}
     place = {"x1": 2 * (b - 2.6) - 1, "x2": -1.0, **lengths, "x5": 2 * (d1 - 2.9) - 1, "x6": 4 * (d2 - 5) - 1, "h1": 0}
     assert max(reducer_violations(place)) < 1e-12
+    published = [-0.0739, -0.1980, -0.4992, -0.9046, 0, 0, -0.7025, 0, -0.5833, -0.0513, 0]
+    assert reducer_violations(place) == pytest.approx(published, abs=5.1e-5)
     assert problem("speed_reducer_constrained").minimum == pytest.approx(speed_reducer(place), rel=1e-12)
 
 
