@@ -23,7 +23,7 @@ def score(configuration: Configuration) -> float:
     return (x - 0.3) ** 2 + 0.1 * abs(k - 3) + 0.2 * (configuration["op"] != "b")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def believed() -> Posterior:
     """The process that an ask searches while AHEAD trials are pending."""
     used: list[Posterior] = []
