@@ -12,8 +12,8 @@ FLUSH_SECONDS = 60.0
 """How long the end of an experiment waits for a store that answers slowly."""
 SYNC_SECONDS = 24 * 3600.0
 """The same, for `fmnas sync`."""
-LAST_TRIES = 3
-"""Passes at the end of an experiment, if the store does not take everything."""
+LAST_TRIES, RETRY_SECONDS = 3, 1.0
+"""Passes at the end of an experiment, if the store does not take everything, and seconds between them."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class MlflowSync:
             self._pass("")
             pause = min(2 * max(pause, POLL_SECONDS), LONGEST_PAUSE) if self._reason else POLL_SECONDS
         for number in range(LAST_TRIES):
-            time.sleep(1.0 if number else 0.0)
+            time.sleep(RETRY_SECONDS if number else 0.0)
             self._pass(self._status)
             if not self._reason or time.monotonic() > self._reconciler.deadline:
                 return

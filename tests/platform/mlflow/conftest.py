@@ -147,6 +147,7 @@ class Store:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fmnas.platform.mlflow.sync.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("fmnas.platform.mlflow.sync.RETRY_SECONDS", 0.05)
 
 
 @pytest.fixture
