@@ -96,6 +96,7 @@ def test_a_creation_that_was_not_answered_is_not_sent_again_behind_our_back(monk
     assert len([request for request in taken if b"runs/create" in request]) == 1
 
 
+@pytest.mark.usefixtures("quick_stores")
 def test_what_a_killed_driver_could_not_send_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     arguments = ["run", "smoke", "-o", "workers.kind=in-process", "-o", "optimizers=[random]", "--out", str(out)]
