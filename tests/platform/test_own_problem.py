@@ -308,7 +308,8 @@ def test_a_function_of_two_objectives(here: Path) -> None:
     """A failure is reported as the reference point; the report has hypervolumes; without the file, too."""
     write(here / "two.py", TWO)
     competitors = [{"name": "nsga2", "population": 4}, "random"]
-    assert run(here, "two.py", optimizers=competitors, budget={"evaluations": 12}, workers={"failures": 99}) == 0
+    workers = {"kind": "in-process", "failures": 99}
+    assert run(here, "two.py", optimizers=competitors, budget={"evaluations": 12}, workers=workers) == 0
     state = restore_run(here / "run")
     for name, done in state.experiment.runs.items():
         outcomes = [outcome.evaluation for outcome in state.ledger.results if outcome.run == name]
