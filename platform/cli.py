@@ -31,6 +31,7 @@ except KeyboardInterrupt:
 except ImportError as error:
     sys.exit(f"fmnas: {error}: a required package is missing or broken; install fmnas again (see README.md)")
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 RUNS, LATEST = Path("runs"), "default: the run directory in runs/ that was written to last"
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -60,17 +61,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = vars(namespace)
         command = parsed.pop("command")
         try:
-            return int(command(**_fill_in_directory(parsed)))
+            code = int(command(**_fill_in_directory(parsed)))
+            _flush_output()
+            return code
         except (FmnasError, ExperimentFailed, ImportError, SystemExit, OSError) as error:
             return _report_error(error, parsed.get("progress") == JSON)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     finally:
         with suppress(OSError):  # Python reports a full disk itself
-            try:
-                sys.stdout.flush()
-            except BrokenPipeError:  # the reader left, e.g. `| head`
-                BestEffortStream(sys.stdout).discard_output()
+            _flush_output()
+
+
+def _flush_output() -> None:
+    """Flush standard output, whose reader may have left, e.g. `| head`. Raises OSError for a full disk."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        BestEffortStream(sys.stdout).discard_output()
 
 
 def _refuse_similar(parser: argparse.ArgumentParser, word: str, kind: str, names: Iterable[str]) -> None:
@@ -100,7 +110,7 @@ def _report_error(error: BaseException, is_json: bool) -> int:
     """Report the error of a command in one line; return the exit code. A bug in fmnas is raised again."""
     message = str(error)
     if isinstance(error, OSError):
-        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.EPIPE, *_FULL):
             raise error
         if error.errno == errno.EPIPE:
             BestEffortStream(sys.stdout).discard_output()

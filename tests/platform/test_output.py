@@ -79,13 +79,17 @@ def test_an_experiment_outlives_its_reader(tmp_path: Path, mode: str, is_full_di
     assert journal_dicts(out / "journal.jsonl")[-1]["status"] == "finished"
 
 
+def buffered() -> dict[str, str]:
+    """The environment of a process that buffers its output, whatever that of the tests does."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 def unread(*arguments: str) -> tuple[int, str]:
     """Exit code and errors of a command whose standard output is closed."""
     reader, writer = os.pipe()
     os.close(reader)
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [*FMNAS, *arguments]
-    done = subprocess.run(command, env=buffered, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, env=buffered(), stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     return done.returncode, done.stderr
 
@@ -104,10 +108,21 @@ def test_a_command_without_a_reader_keeps_its_exit_code(tmp_path: Path) -> None:
     assert unread("replay", str(out)) == (1, ""), "suggestions differ"
 
 
-@pytest.mark.parametrize("arguments", [["config", "smoke"], ["list", "optimizers", "--options"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["config", "smoke", "-o", "optimizers=[random, {name: random, label: b}]"],
+        ["list", "configs"],
+        ["list", "problems"],
+    ],
+    ids=["more than a buffer", "more than a block", "less"],
+)
 def test_a_command_says_that_the_disk_of_its_output_is_full(arguments: list[str]) -> None:
+    """Whether it notices while it prints, or when its buffer is written at the end."""
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*FMNAS, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [*FMNAS, *arguments], env=buffered(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == 1
     assert done.stderr == "fmnas: [Errno 28] No space left on device: free some space and repeat the command\n"
 
