@@ -2,9 +2,14 @@
 
 import sys
 
-from fmnas.comparison import figures
 from fmnas.platform.cli import main
 
+DRAW = {"run", "resume", "extend", "report", "retrain"}
+"""Commands that write a report; the others load none of what figures need."""
+
 if __name__ == "__main__":
-    figures.FIGURES = figures.FIGURES[1:2]
+    if DRAW & {*sys.argv[1:2]}:
+        from fmnas.comparison import figures
+
+        figures.FIGURES = figures.FIGURES[1:2]
     sys.exit(main())

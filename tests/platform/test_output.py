@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 from support import journal_dicts, write_journal
 
+from fmnas.platform.cli import main
 from fmnas.platform.display.console import PLAIN, make_console, print_line, reserve_stdout
 from fmnas.platform.display.log import JSON, LINES, LIVE, make_logger
 from fmnas.platform.experiment.events import Asked
@@ -96,8 +97,7 @@ def unread(*arguments: str) -> tuple[int, str]:
 
 def test_a_command_without_a_reader_keeps_its_exit_code(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with run(out, stdout=subprocess.DEVNULL) as process:
-        assert process.wait(60) == 0
+    assert main(["run", "smoke", *LITTLE, "--out", str(out)]) == 0
     assert unread("status", str(out)) == unread("status", str(out), "--json") == unread("--help") == (0, "")
     events = read_journal(out / "journal.jsonl")
     for i, event in enumerate(events):
@@ -127,13 +127,29 @@ def test_a_command_says_that_the_disk_of_its_output_is_full(arguments: list[str]
     assert done.stderr == "fmnas: [Errno 28] No space left on device: free some space and repeat the command\n"
 
 
-@pytest.mark.parametrize("progress", ["lines", "quiet", "json"])
-def test_a_command_runs_with_a_closed_standard_output(tmp_path: Path, progress: str) -> None:
-    arguments = ["run", "smoke", *LITTLE, "--progress", progress, "--out", str(tmp_path / "run")]
-    command = ["sh", "-c", '"$@" >&-', "sh", *FMNAS, *arguments]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+MODES = ("lines", "quiet", "json")
+RUN_IN_EACH_MODE = f"""
+import os
+import sys
+from fmnas.comparison import figures
+from fmnas.platform.cli import main
+
+figures.FIGURES = figures.FIGURES[1:2]
+folder, *arguments = sys.argv[1:]
+for mode in {MODES}:
+    if not os.fork():
+        sys.exit(main([*arguments, "--progress", mode, "--out", os.path.join(folder, mode)]))
+    assert os.wait()[1] == 0, mode
+"""
+
+
+def test_a_command_runs_with_a_closed_standard_output(tmp_path: Path) -> None:
+    """A process per mode; they share the imports."""
+    command = [sys.executable, "-c", RUN_IN_EACH_MODE, str(tmp_path), "run", "smoke", *LITTLE]
+    closed = ["sh", "-c", '"$@" >&-', "sh", *command]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "run" / "summary.json").is_file()
+    assert [(tmp_path / mode / "summary.json").is_file() for mode in MODES] == [True] * 3
 
 
 def test_a_closed_terminal_stops_the_experiment_as_ctrl_c_does(tmp_path: Path) -> None:
