@@ -23,6 +23,12 @@ pytestmark = pytest.mark.slow
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false"]
 LITTLE = [*FAST, "-o", "optimizers=[random]", "-o", "budget.evaluations=6"]
+MEASURED = {
+    "system/cpu_utilization_percentage",
+    "system/process_cpu_utilization_percentage",
+    "system/system_memory_usage_megabytes",
+    "system/process_memory_usage_megabytes",
+}
 Capture = pytest.CaptureFixture[str]
 
 
@@ -62,7 +68,9 @@ def copied(small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("all_figures")
-def test_a_run_writes_every_file_and_repeats_itself(tmp_path: Path, capsys: Capture) -> None:
+def test_a_run_writes_every_file_and_repeats_itself(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     assert main(["run", "smoke", *FAST, "--out", str(one)]) == 0
     output = capsys.readouterr().out
@@ -79,6 +87,7 @@ def test_a_run_writes_every_file_and_repeats_itself(tmp_path: Path, capsys: Capt
     for name, row in json.loads((one / "summary.json").read_text())["optimizers"].items():
         best = min(float(r["objective"]) for r in table if r["optimizer"] == name and r["epochs"] == "3")
         assert row["mean"] == pytest.approx(best)
+    monkeypatch.setattr("fmnas.comparison.figures.FIGURES", ())
     assert main(["run", "smoke", *FAST, "--out", str(two)]) == 0
     times = {"suggest_seconds", "train_seconds", "started_at", "finished_at"}
     first, second = ([{k: v for k, v in r.items() if k not in times} for r in rows(out)] for out in (one, two))
@@ -198,12 +207,12 @@ def test_only_optimizers_have_options(capsys: Capture) -> None:
     assert "problems" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("all_figures")
-@pytest.mark.usefixtures("quick_stores")
+@pytest.mark.usefixtures("all_figures", "quick_stores")
 def test_real_data_real_ray_real_mlflow(tmp_path: Path, capsys: Capture) -> None:
-    """The quickstart with less data: FashionMNIST, two workers, SQLite; then its MLflow tree."""
+    """The quickstart with less data: FashionMNIST, two workers that measure, SQLite; then its MLflow tree."""
     out = tmp_path / "run"
     little = ["data.train=64", "data.validation=64", "seeds=2", "budget.evaluations=6", "fidelity.epochs=2"]
+    little += ["workers.system_metrics=true"]
     assert main(["run", "quickstart", *flags(*little), "--out", str(out)]) == 0, capsys.readouterr()
     table = rows(out)
     for name in ("bo-fm", "regularized-evolution", "random"):
@@ -217,7 +226,11 @@ def test_real_data_real_ray_real_mlflow(tmp_path: Path, capsys: Capture) -> None
     assert cell.stat().st_size > 10_000
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{out / 'mlflow.db'}")
     runs = client.search_runs([client.get_experiment_by_name("quickstart").experiment_id])
-    assert sum("fmnas.trial" in run.data.tags for run in runs) == len(table)
+    trials = [run for run in runs if "fmnas.trial" in run.data.tags]
+    assert len(trials) == len(table)
+    assert (out / "journal.jsonl").read_text().count('"process_memory_usage_megabytes"') == len(table)
+    for trial in trials:
+        assert {name for name in trial.data.metrics if name.startswith("system/")} == MEASURED
 
 
 def test_ctrl_c_stops_cleanly_and_resume_continues(tmp_path: Path) -> None:
