@@ -6,20 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import events_of
 
+from fmnas.platform.cli import main
 from fmnas.platform.errors import ClusterError
-from fmnas.platform.experiment.events import Ended
+from fmnas.platform.experiment.events import Ended, Finished
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.workers import cluster
 from fmnas.platform.workers.cluster import connect, session_directory
 
 pytestmark = pytest.mark.slow
 
+SLEEPING = f"problem={Path(__file__).with_name('sleeping.py')}:sleeps"
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LISTENS = "0A"
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
@@ -131,8 +135,9 @@ def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path, monkeypa
         session_directory()
 
 
-def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> None:
-    flags = ["-o", "optimizers=[random]", "-o", "tracking.enabled=false", "-o", "budget.evaluations=100000"]
+def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides = [SLEEPING, "optimizers=[random]", "tracking.enabled=false", "budget.evaluations=300"]
+    flags = [flag for override in (*overrides, "workers.kind=ray", "fidelity.epochs=1") for flag in ("-o", override)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     drivers = {
         process: subprocess.Popen([*FMNAS, "run", "smoke", *flags, "--out", str(tmp_path / process)], **pipes)
@@ -157,6 +162,12 @@ def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> N
         assert last.status == "failed"
         assert re.search(logs, last.reason)
         assert (tmp_path / process / "summary.json").exists()
+    config = tmp_path / "raylet" / "config.yaml"
+    config.write_text(config.read_text().replace("kind: ray", "kind: in-process"))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # what is left takes no time here
+    assert main(["resume", str(tmp_path / "raylet"), "--progress", "quiet"]) == 0
+    finished = Counter(event.trial_id for event in events_of(tmp_path / "raylet" / "journal.jsonl", Finished))
+    assert finished == Counter(range(300))
 
 
 def test_who_does_not_know_its_token_is_refused(intruders: list[subprocess.Popen[str]]) -> None:
