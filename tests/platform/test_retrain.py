@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 
+import numpy as np
 import pytest
 
 from fmnas.comparison import Summary
@@ -21,6 +22,7 @@ from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.report.merge import write_report_of
 from fmnas.platform.report.write import write_retrained
 from fmnas.trainers.images.data import digits_set, final_split
+from fmnas.trainers.images.image_files import load_user_images
 from fmnas.trainers.images.image_trainer import FinalTrainer
 from fmnas.trainers.images.model import load
 
@@ -37,9 +39,18 @@ def tiny_run(out: Path, *more: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished experiment on digits."""
-    return tiny_run(tmp_path_factory.mktemp("searched") / "run", "data.name=digits")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of digits: 64 to search with, and 200 to test on."""
+    digits, path = digits_set(), tmp_path_factory.mktemp("images") / "digits.npz"
+    arrays = {"images": digits.images[:64], "labels": digits.labels[:64]}
+    np.savez(path, **arrays, test_images=digits.images[64:264], test_labels=digits.labels[64:264])
+    return path
+
+
+@pytest.fixture(scope="module")
+def searched(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished experiment on these images."""
+    return tiny_run(tmp_path_factory.mktemp("searched") / "run", "data.name=own", f"data.root={images}")
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +163,7 @@ def test_a_retraining_without_work_is_done_whatever_the_experiment_is(
 
 
 def test_networks_are_saved_and_trained_again_only_if_they_are_not(
-    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: Path, images: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also after an interruption; the errors are the same whether networks are saved or not."""
 
@@ -177,7 +188,7 @@ def test_networks_are_saved_and_trained_again_only_if_they_are_not(
         facts = json.loads((folder / "model.json").read_text())
         assert facts["test_errors"] == [float(row["test_error_seed_1"])]
         assert {path.name for path in folder.iterdir()} == {"model.py", "model.json", "seed-1.safetensors"}
-        split = final_split(digits_set(), 40, 24, 64)
+        split = final_split(load_user_images("own", images), 40, 24, 64)
         classes = load(folder / "seed-1.safetensors").predict(split.held_out_inputs)
         assert (classes != split.held_out_labels).mean() == pytest.approx(facts["test_errors"][0], abs=1e-12)
 
