@@ -136,8 +136,8 @@ def differences(journal: Path, *stages: Config) -> list[Mismatch]:
 def test_an_optimizer_with_two_budgets_is_replayed_to_the_last_number(
     tmp_path: Path, drive: Drive, configured: Configured, asks: Asks
 ) -> None:
-    """And it is not a run that knew the larger budget from the start."""
-    before, after = (configured(optimizers=["cocabo"], budget={"evaluations": n}) for n in (30, 60))
+    """And it is not a run that knew the larger budget from the start, or the smaller one to the end."""
+    before, after = (configured(optimizers=["cocabo"], budget={"evaluations": n}, seed=1) for n in (10, 20))
     journal = tmp_path / "j"
     drive(before, journal)
     grow(journal, before, after)
@@ -145,4 +145,5 @@ def test_an_optimizer_with_two_budgets_is_replayed_to_the_last_number(
     assert differences(journal, before, after) == []
     drive(after, tmp_path / "whole")
     assert differences(journal, after, after) != []
+    assert differences(journal, before, before) != []
     assert by_run(asks(journal)) != by_run(asks(tmp_path / "whole"))
