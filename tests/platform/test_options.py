@@ -1,6 +1,7 @@
 """What a configuration sets reaches the optimizer: it suggests what one built by hand with that setting suggests."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,9 +79,9 @@ CASES = [
     Case("mivabo", "posterior_scale", 9.0, 13),
     Case("mivabo", "posterior_scale", "theory", 13),
     Case("mivabo", "temperatures", "published", 13, (("annealing_steps", 500), ("search", "annealing"))),
-    Case("mivabo", "annealing_steps", 500, 13, (("search", "annealing"),)),
+    Case("mivabo", "annealing_steps", 500, 8, (("search", "annealing"),)),
     Case("gp-sa", "temperatures", "published", 13, (("annealing_steps", 500),)),
-    Case("gp-sa", "annealing_steps", 500, 13),
+    Case("gp-sa", "annealing_steps", 500, 8),
     Case("tpe", "startup", 7, 9),
     Case("tpe", "multivariate", False, 9, (("startup", 6),)),
     Case("smac", "challengers", 20, 8),
@@ -132,19 +133,36 @@ def play_trials(optimizer: Optimizer, asks: int) -> list[Trial]:
     return trials
 
 
+@cache
+def default_player(name: str, others: tuple[tuple[str, Any], ...], problem: str) -> "Player":
+    """The trials of an optimizer with these options, whose others are their defaults; cases share them."""
+    return Player(by_hand(built({"name": name}, problem), name, **dict(others)))
+
+
+class Player:
+    """An optimizer that is asked only as often as its trials are needed."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._trials: list[Trial] = []
+
+    def trials(self, asks: int) -> list[Trial]:
+        """Its first trials."""
+        self._trials += play_trials(self._optimizer, asks - len(self._trials))
+        return self._trials[:asks]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.optimizer}-{case.option}={case.value}")
 def test_an_option_of_a_configuration_changes_what_is_suggested(case: Case) -> None:
     optimizer = built({"name": case.optimizer, **case.options}, case.problem)
     expected = play_trials(by_hand(optimizer, case.optimizer, **case.options), case.asks)
-    default = play_trials(by_hand(optimizer, case.optimizer, **dict(case.others)), case.asks)
     assert play_trials(optimizer, case.asks) == expected
-    assert expected != default
+    assert expected != default_player(case.optimizer, case.others, case.problem).trials(case.asks)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_without_options_an_optimizer_has_its_own_defaults(name: str) -> None:
-    optimizer = built({"name": name})
-    assert play_trials(optimizer, 9) == play_trials(by_hand(optimizer, name), 9)
+    assert play_trials(built({"name": name}), 9) == default_player(name, (), "func2c").trials(9)
 
 
 @pytest.mark.parametrize("mix", [1.5, "all", True])
