@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -30,6 +30,23 @@ from fmnas.platform.report.merge import load_report_input, merge_retrained, writ
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., Path]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_figures(_one_figure: None) -> Iterator[None]:
+    """The reports of single problems have none; those over several problems have theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fmnas.comparison.figures.FIGURES", ())
+        yield
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of a report over several problems are drawn, and not written to files or into the page."""
+    monkeypatch.setattr("fmnas.comparison.problems_report.save_figure", lambda *_: None)
+    monkeypatch.setattr("fmnas.comparison.page.page.inline_svg", lambda *_: "")
+
+
 EVOLUTION = "name: regularized-evolution, tournament: 2, population"
 SMALL = ["workers.kind=in-process", "tracking.enabled=false", "initial_design=3", "budget.evaluations=6", "repeats=2"]
 
@@ -280,6 +297,7 @@ def test_without_out_the_report_is_in_runs(
     assert (tmp_path / "runs" / "report-run-run" / "trials.csv").is_file()
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_one_label_is_one_optimizer_on_all_problems(run: Run, tmp_path: Path) -> None:
     """Whichever directory of a problem has it; a label that some problem lacks is left out anyway."""
     random = run("optimizers=[random, tpe]")
@@ -315,6 +333,7 @@ def test_wall_clock_times_exclude_the_pause_before_an_extension(one: Path, run: 
     assert (times[-1] - times[0]).total_seconds() > 1000, "trials.csv has the real times"
 
 
+@pytest.mark.usefixtures("without_pictures")
 @pytest.mark.parametrize("override", ["seed=7", "problem=ackley5c"])
 def test_a_folder_may_have_a_name_that_is_no_text(override: str, one: Path, run: Run, tmp_path: Path) -> None:
     optimizers = "optimizers=[random, hyperband]"
