@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 
 from fmnas.comparison import Summary
 from fmnas.platform.cli import main
-from fmnas.platform.errors import Ending
+from fmnas.platform.errors import ClusterError, Ending
 from fmnas.platform.experiment.events import Ended
 from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.experiment.ledger import Ledger
@@ -21,6 +22,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.report.merge import write_report_of
 from fmnas.platform.report.write import write_retrained
+from fmnas.platform.workers.factory import PoolSpec
 from fmnas.trainers.images.data import digits_set, final_split
 from fmnas.trainers.images.image_files import load_user_images
 from fmnas.trainers.images.image_trainer import FinalTrainer
@@ -50,7 +52,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def searched(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished experiment on these images."""
-    return tiny_run(tmp_path_factory.mktemp("searched") / "run", "data.name=own", f"data.root={images}")
+    limits = ["budget.trial_seconds=600", "checkpoints.every=2"]
+    return tiny_run(tmp_path_factory.mktemp("searched") / "run", "data.name=own", f"data.root={images}", *limits)
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +158,11 @@ def test_a_retraining_without_work_is_done_whatever_the_experiment_is(
     assert main(["retrain", str(out)]) == 0
     with Journal(out / "journal.jsonl") as journal:
         journal.append(Ended(ending, 1e9, "why"))
+    (out / "checkpoints").mkdir()
+    (out / "checkpoints" / "of-a-trial.pt").touch()
     capsys.readouterr()
     assert main(["retrain", str(out)]) == 0
+    assert (out / "checkpoints" / "of-a-trial.pt").exists(), "a resume of the experiment needs it"
     printed = capsys.readouterr()
     assert "resume with" not in printed.out
     assert printed.err == ""
@@ -209,6 +215,22 @@ def test_a_retraining_that_fails_is_exit_code_1_and_says_how_to_resume(
     assert "MemoryError: no space" in ending["reason"]
     assert "MemoryError: no space" in printed.err
     assert not (out / "retrained.csv").exists()
+
+
+def test_a_retraining_has_neither_the_deadline_nor_the_checkpoints_of_a_trial(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs: list[PoolSpec] = []
+
+    def record(spec: PoolSpec, *_: object) -> None:
+        specs.append(spec)
+        raise ClusterError("far enough")
+
+    monkeypatch.setattr("fmnas.platform.runner.plan.open_pool", record)
+    assert main(["retrain", str(out)]) == 2
+    (spec,) = specs
+    assert (spec.config.budget.trial_seconds, spec.config.checkpoints.every) == (600.0, 2)
+    assert (spec.trial_seconds, spec.checkpoints) == (math.inf, None)
 
 
 def test_more_images_than_there_are_is_refused(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

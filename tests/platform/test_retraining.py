@@ -31,7 +31,7 @@ from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
 from fmnas.platform.experiment.observer import Observers
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.report.write import retrained_table
+from fmnas.platform.report.write import _outdated_notes, retrained_table
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import RetrainingJobs, retraining_seed, retraining_trial
 from fmnas.platform.workers.pool import FailedEvaluation, JobEnded
@@ -162,6 +162,7 @@ def test_a_row_is_kept_only_for_the_trial_that_is_still_the_best() -> None:
     retraining.run()
     ledger = retraining.state.ledger
     assert set(ledger.current_retrained(SETTINGS)) == set(ledger.runs)
+    assert _outdated_notes(retraining.state) == []
     for event in trial_of("random/repeat-1", 5, 0.05):
         ledger.apply(event)
     assert set(ledger.runs) - set(ledger.current_retrained(SETTINGS)) == {"random/repeat-1"}
@@ -169,6 +170,8 @@ def test_a_row_is_kept_only_for_the_trial_that_is_still_the_best() -> None:
     table = retrained_table(ledger)
     assert table is not None
     assert set(table["run"]) == set(ledger.runs) - {"random/repeat-1"}
+    (note,) = _outdated_notes(retraining.state)
+    assert "1 of 4" in note.text
     assert retrained_table(Ledger()) is None
 
 
