@@ -244,6 +244,10 @@ def test_a_server_that_the_command_names_is_sent_credentials(
     headers.clear()
     assert main(["extend", str(foreign), "-o", "budget.evaluations=12"]) == 0
     assert headers == {""}
+    headers.clear()
+    give(VARIABLES)  # which were withheld
+    assert main(["extend", str(foreign), "-o", "budget.evaluations=13", "-o", f"tracking.uri={url}"]) == 0
+    assert headers == {LOGIN}
 
 
 def test_mlflows_file_of_credentials_is_withheld_as_well(

@@ -346,6 +346,24 @@ def test_what_is_appended_to_the_journal_is_logged_by_the_next_pass(experiment: 
     assert store.runs["bo-fm/repeat-0"].info.status == "RUNNING"
 
 
+def test_after_the_deadline_no_further_trial_is_logged(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment.run_bo_fm()
+    reconciler, create = Reconciler(experiment.settings, experiment.directory), MlflowExperiment.create
+
+    def create_late(self: MlflowExperiment, name: str, *rest: Any) -> str:
+        if name.endswith("trial-1"):
+            reconciler.deadline = 0.0  # has passed when the next trial comes
+        return create(self, name, *rest)
+
+    monkeypatch.setattr(MlflowExperiment, "create", create_late)
+    assert reconciler.reconcile("finished")
+    assert reconciler.count() == (2, 0)
+    reconciler.deadline = float("inf")
+    monkeypatch.undo()
+    assert reconciler.reconcile("finished") == ""
+    assert reconciler.count() == (3, 0)
+
+
 def test_a_trial_whose_logging_was_cut_off_is_completed(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a kill leaves it between the creation of its run and its values."""
     experiment.finish("bo-fm", 0, 0.4)
