@@ -142,6 +142,8 @@ def test_several_problems_are_no_single_comparison(one: Path, run: Run) -> None:
         ("fixed={h1: 0}", "fixed.h1"),
         ("fidelity.epochs=2", "fidelity.epochs = 3 and 2"),
         ("initial_design=2", "initial_design = 3 and 2"),
+        ("on_failure=skip", "on_failure = 'penalty' and 'skip'"),
+        ("budget.seconds=60", "budget.seconds = null and 60.0"),
         (f"optimizers=[{{{EVOLUTION}: 5}}]", "optimizer regularized-evolution.population = 4 and 5"),
     ],
 )

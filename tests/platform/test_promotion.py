@@ -170,11 +170,16 @@ def test_learning_rates_are_planned_for_what_is_set(
     assert config.fidelity.schedule_epochs == fidelity.get("schedule_epochs")
 
 
-def test_planned_schedules_need_no_checkpoints(whole: tuple[Path, int], tmp_path: Path) -> None:
+def test_planned_schedules_need_no_checkpoints(
+    whole: tuple[Path, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The trials of one epoch are those of a search whose promoted trials go on; a promoted one has its own seed."""
     assert run(tmp_path / "run", None, ["fidelity.schedule_epochs=3"]) == 0
     assert curves(tmp_path / "run")[:3] == curves(whole[0])[:3]
     assert trials(tmp_path / "run")[3].seed != trials(whole[0])[3].seed
+    capsys.readouterr()
+    assert main(["report", str(whole[0]), str(tmp_path / "run"), "--out", str(tmp_path / "both")]) == 2
+    assert "checkpoints.continue_promoted = true and false" in capsys.readouterr().err
 
 
 def test_a_retraining_is_planned_for_its_own_epochs() -> None:
