@@ -4,13 +4,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import events_of
+from support import events_of, write_journal
 
 from fmnas.platform.cli import main
-from fmnas.platform.experiment.events import Finished
+from fmnas.platform.experiment.events import Asked, Finished, Lost
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.ledger import fold
-from fmnas.search_spaces.records import FAILED
+from fmnas.search_spaces.records import FAILED, WARM_START
 from fmnas.trainers.recorded_table import read_table
 
 PROBLEM = """
@@ -66,6 +66,30 @@ def test_every_charged_trial_is_recorded(recorded: Path) -> None:
         assert (known.status, known.seconds) == (result.status, result.charged_seconds)
         assert known.evaluation == result.evaluation
     assert FAILED in table.arrays["status"]
+
+
+def test_what_cost_nothing_here_is_not_recorded_and_fixed_values_may_differ(recorded: Path, tmp_path: Path) -> None:
+    """A trial that was lost, and those that a warm start took from the other directory."""
+    options = "-o", "workers.kind=in-process", "-o", "seed=2"
+    warm = "-o", f"optimizers=[{{name: random, warm_start: {recorded / 'real'}}}]", "-o", "budget.evaluations=45"
+    assert fmnas("run", recorded / "grid.yaml", *options, *warm, "--out", tmp_path / "warm") == 0
+    fixed = "-o", "fixed={a: x}", "-o", "budget.evaluations=7"
+    assert fmnas("run", recorded / "grid.yaml", *options, *fixed, "--out", tmp_path / "fixed") == 0
+    journal = tmp_path / "fixed" / "journal.jsonl"
+    events = read_journal(journal)
+    place, last = max((i, event) for i, event in enumerate(events) if isinstance(event, Finished))
+    events[place] = Lost(last.run, last.trial_id, last.attempt, last.worker, "gone", True, last.at)
+    write_journal(journal, events)
+    counts = []
+    for name in ("warm", "fixed"):
+        assert fmnas("record", tmp_path / name, "--out", tmp_path / f"{name}.npz") == 0
+        counts.append(len(read_table(tmp_path / f"{name}.npz")))
+    known = sum(event.trial.origin == WARM_START for event in events_of(tmp_path / "warm" / "journal.jsonl", Asked))
+    assert known > 0
+    asked = len(events_of(tmp_path / "warm" / "journal.jsonl", Asked))
+    assert counts == [asked - known, 6]
+    assert fmnas("record", recorded / "real", tmp_path / "fixed", "--out", tmp_path / "both.npz") == 0
+    assert len(read_table(tmp_path / "both.npz")) == 46
 
 
 def test_a_recorded_problem_runs_in_simulated_time(recorded: Path, simulated: Path) -> None:
