@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import mlflow
@@ -17,6 +19,7 @@ from support import journal_dicts
 
 from fmnas.platform.cli import main
 from fmnas.platform.display.summary import program_name
+from fmnas.platform.experiment.run_directory import RunDirectory
 
 pytestmark = pytest.mark.slow
 
@@ -188,10 +191,25 @@ def test_failed_trials_end_with_exit_code_1(tmp_path: Path, capsys: Capture, mon
         raise RuntimeError("no such device")
 
     monkeypatch.setattr("fmnas.trainers.functions.synthetic.FunctionTrainer.evaluate", broken)
-    assert main(["run", "smoke", *FAST, "--out", str(tmp_path / "run")]) == 1
+    assert main(["run", "smoke", *FAST, "--address", "a host:6379", "--out", str(tmp_path / "run")]) == 1
     output = capsys.readouterr()
     assert "RuntimeError: no such device" in output.err
-    assert f"fmnas resume {tmp_path / 'run'}" in output.out
+    assert f"fmnas resume {tmp_path / 'run'} --address 'a host:6379'" in output.out
+    assert "ignored: --address a host:6379" in output.out, "it needs no cluster"
+
+
+def test_an_experiment_that_another_process_begins_meanwhile_is_left_alone(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def lock_late(directory: RunDirectory, work: str) -> Iterator[None]:
+        directory.journal.write_text("of the other process")
+        yield
+
+    monkeypatch.setattr("fmnas.platform.runner.run.driver_lock", lock_late)
+    message = run_refused(["run", "smoke", *LITTLE, "--out", str(tmp_path / "run")], capsys)
+    assert f"fmnas resume {tmp_path / 'run'}" in message
+    assert contents(tmp_path / "run") == {tmp_path / "run" / "journal.jsonl": b"of the other process"}
 
 
 @pytest.mark.parametrize(("what", "name"), [("problems", "joint"), ("optimizers", "bo-fm"), ("configs", "quickstart")])
