@@ -263,6 +263,28 @@ def test_workers_that_cannot_be_built_end_the_experiment_with_the_reason(
     assert fake.killed == [1, 2, 3]
 
 
+def test_only_failures_to_build_count_and_only_those_in_a_row(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
+    """Not a node that died while a worker started there, nor what was before a worker that could be built."""
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
+    fake = fake_ray()
+    ready = fake.answers["ready"]
+    fake.answers["ready"] = fake.exceptions.ActorDiedError()
+    pool = RayPool(fake, BUILD, None, WorkersConfig(failures=2), 1)
+    for _ in range(4):
+        assert pool.next_event(0.0) is None
+    unbuilt = fake.exceptions.ActorDiedError(fake.exceptions.RayTaskError("__init__", "no", ImportError("no")))
+    for answer in (unbuilt, ready):
+        fake.answers["ready"] = answer
+        assert pool.next_event(0.0) is None
+    assert pool.capacity == 1
+    del fake.cpus["a"]  # its node is gone, and another one comes
+    assert pool.next_event(0.0) is None
+    fake.cpus["b"], fake.answers["ready"] = 1.0, unbuilt
+    assert pool.next_event(0.0) is None
+    with pytest.raises(ExperimentFailed, match="no"):
+        pool.next_event(0.0)
+
+
 @pytest.mark.parametrize(
     ("nodes", "cpus", "gpus", "fit"),
     [
