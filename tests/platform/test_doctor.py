@@ -58,6 +58,22 @@ def test_a_check_that_raises_is_one_line_and_hides_nothing(
     assert "RuntimeError: [/x] a b" in failed
 
 
+def test_data_and_cluster_are_named_and_the_cluster_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[str] = []
+    ray = SimpleNamespace(
+        cluster_resources=lambda: {"CPU": 6.0}, nodes=lambda: [1, 2], shutdown=lambda: left.append("Ray")
+    )
+    monkeypatch.setattr("fmnas.platform.workers.cluster.connect", lambda address: ray)
+    monkeypatch.setattr(
+        "fmnas.trainers.images.data.fashion_mnist_set", lambda: SimpleNamespace(place="/data/FashionMNIST")
+    )
+    (data,), (cluster,) = doctor._check_data(), doctor._check_cluster("host:1")
+    assert (data.passed, data.detail) == (True, "/data/FashionMNIST")
+    assert cluster.passed
+    assert all(word in cluster.detail for word in ("host:1", "2 node", "6 CPUs", "0 GPUs"))
+    assert left == ["Ray"]
+
+
 def test_every_gpu_trains_or_fails_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def train(device: str) -> Conditions:
         if device == "cuda:1":
