@@ -300,6 +300,20 @@ def test_a_directory_in_which_a_driver_works_is_not_packed(
     assert read_pack(tmp_path / "run.zip")["journal.jsonl"] == (run / "journal.jsonl").read_bytes()
 
 
+def test_interim_results_are_reported(run: Path, tmp_path: Path) -> None:
+    (directory := RunDirectory(tmp_path / "run")).create()
+    for name in ("config.yaml", "problem.json"):
+        (directory.place / name).write_bytes((run / name).read_bytes())
+    lines = (run / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    counts = []
+    for kept in (lines, lines[:-1]):  # the last one is the end
+        directory.journal.write_bytes(b"".join(kept))
+        remarks: list[str] = []
+        write_pack(directory, tmp_path / "run.zip", remarks.append)
+        counts.append(len(remarks))
+    assert counts[1] == counts[0] + 1
+
+
 def test_a_reason_with_a_password_is_reported(run: Path, tmp_path: Path) -> None:
     remarks: list[str] = []
     write_pack(RunDirectory(run), tmp_path / "run.zip", remarks.append)
