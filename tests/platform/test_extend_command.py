@@ -231,6 +231,21 @@ def test_a_driver_that_crashed_between_journal_and_config_did_no_harm(run: Path)
     assert config.read_text() == grown
 
 
+def test_an_interrupted_extension_names_the_command_that_continues_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without what is about logging, which the configuration may not keep."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fmnas.platform.runner.driver.Driver._fill", interrupt)
+    given = ["-o", "repeats=2", "-o", "tracking.enabled=false", "-o", "tracking.experiment=mine"]
+    assert main(["extend", str(run), *given, "--progress", "json"]) == 130
+    end = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert end["resume_command"].endswith(f"extend {run} -o repeats=2")
+
+
 def test_an_interrupted_experiment_grows_too(run: Path) -> None:
     path = run / "journal.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
