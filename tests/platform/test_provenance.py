@@ -1,5 +1,6 @@
 """Who worked at an experiment: every driver is in the journal, and another fmnas is never let in silently."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -60,6 +61,8 @@ def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
     assert f"{format_software(other)} now" in capsys.readouterr().out
     first, second = (driver.software for driver in drivers(cut))
     assert (first, second) == (current_software(), other)
+    caution = json.loads((cut / "summary.json").read_text())["caution"]
+    assert f"{format_software(first)}, then {format_software(second)}" in caution
     page = (cut / "report" / "index.html").read_text()
     for number, software in ((1, first), (2, second)):
         for name in ("fmnas", "torch", "cpu"):
