@@ -169,7 +169,7 @@ def test_a_path_is_printed_as_it_is(odd: Path, tmp_path: Path, capsys: pytest.Ca
         assert str(shown) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["report", "mlartifacts", "checkpoints"])
+@pytest.mark.parametrize("name", ["report", "mlartifacts", "checkpoints", "models"])
 def test_nothing_is_written_through_a_link_out_of_the_directory(
     name: str, odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
