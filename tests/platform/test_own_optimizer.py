@@ -567,14 +567,11 @@ def test_one_that_hangs_is_named_and_left_by_ctrl_c(
     journal = tmp_path / "run" / "journal.jsonl"
     with subprocess.Popen([*command, "--progress", "lines"], stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None
-        for line in driver.stdout:  # it has asked for what comes after the initial design
-            if line.startswith("random/repeat-1  trial 2 "):
-                break
+        # It has asked for what comes after the initial design.
+        assert any(line.startswith("random/repeat-1  trial 2 ") for line in driver.stdout)
         time.sleep(1)
         driver.send_signal(signal.SIGINT)
-        for line in driver.stdout:
-            if "waiting for mine/repeat-" in line:
-                break
+        assert any("waiting for mine/repeat-" in line for line in driver.stdout)
         driver.send_signal(signal.SIGINT)
         driver.stdout.read()
     assert driver.returncode == 130
