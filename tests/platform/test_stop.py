@@ -179,9 +179,9 @@ class Driver:
         return printed
 
 
-def check_interrupted(driver: Driver, out: Path) -> list[dict[str, str]]:
-    """Check that it stopped cleanly, and return the rows of trials.csv."""
-    printed = driver.end()
+def check_interrupted(driver: Driver, out: Path, seconds: float = 120) -> list[dict[str, str]]:
+    """Check that it stopped cleanly within these seconds, and return the rows of trials.csv."""
+    printed = driver.end(seconds)
     assert driver.process.returncode == 130, printed
     assert f"fmnas resume {out}" in printed
     assert "Traceback" not in printed
@@ -202,22 +202,8 @@ def test_one_sigterm_lets_what_runs_finish(tmp_path: Path) -> None:
     assert not {Lost, Cancelled, Failed} & set(kinds)
 
 
-@pytest.mark.parametrize(
-    ("kind", "grace", "signals"),
-    [("in-process", "0.5", [signal.SIGINT]), ("ray", "100000", [signal.SIGINT, signal.SIGTERM])],
-    ids=["in-process", "ray"],
-)
-def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
-    tmp_path: Path, kind: str, grace: str, signals: list[signal.Signals]
-) -> None:
-    out = tmp_path / "run"
-    endless = [f"fidelity.epochs={ENDLESS}", f"workers.kind={kind}", f"workers.grace_seconds={grace}"]
-    driver = Driver(out, *SLEEPING, "optimizers=[random]", *endless)
-    driver.wait_for("started")
-    for number in signals:
-        driver.process.send_signal(number)
-        time.sleep(0.5)  # two signals at once may come as one
-    (row,) = check_interrupted(driver, out)
+def check_left_for_the_resume(driver: Driver, out: Path, row: dict[str, str]) -> None:
+    """Check the record of the one trial that was running, and that a resume, in process, begins with it."""
     assert (row["status"], row["trial"], row["attempt"]) == ("cancelled", "0", "1")
     assert "a resume repeats it" in row["reason"]
     config = (out / "config.yaml").read_text()
@@ -238,41 +224,72 @@ def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
         assert (event.trial_id, event.attempt) == (0, attempt)
 
 
-def processes_of(driver: Driver) -> list[psutil.Process]:
-    """The driver and its descendants, Ray's processes among them."""
-    process = psutil.Process(driver.process.pid)
-    return [process, *process.children(recursive=True)]
-
-
 @pytest.mark.parametrize(
-    ("number", "to_all"),
-    [(signal.SIGHUP, False), (signal.SIGTERM, True)],
-    ids=["a closed terminal", "systemd"],
+    ("grace", "signals"),
+    [("0.5", [signal.SIGINT]), ("100000", [signal.SIGINT, signal.SIGTERM])],
+    ids=["the time is over", "two signals"],
 )
-def test_a_signal_that_others_get_too_ends_the_driver_and_ray(
-    tmp_path: Path, number: signal.Signals, to_all: bool
+def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
+    tmp_path: Path, grace: str, signals: list[signal.Signals]
 ) -> None:
-    """It goes to the driver's process group, or to all of its descendants; then Ray may be gone before the driver."""
     out = tmp_path / "run"
+    endless = [f"fidelity.epochs={ENDLESS}", "workers.kind=in-process", f"workers.grace_seconds={grace}"]
+    driver = Driver(out, *SLEEPING, "optimizers=[random]", *endless)
+    driver.wait_for("started")
+    for number in signals:
+        driver.process.send_signal(number)
+        time.sleep(0.5)  # two signals at once may come as one
+    (row,) = check_interrupted(driver, out)
+    check_left_for_the_resume(driver, out, row)
+
+
+def start_on_ray(out: Path) -> tuple[Driver, list[psutil.Process]]:
+    """A driver whose trial is running; it, and its descendants, Ray's processes among them."""
     endless = [f"fidelity.epochs={ENDLESS}", "workers.kind=ray", "workers.grace_seconds=1"]
     driver = Driver(out, *SLEEPING, "optimizers=[random]", *endless)
     driver.wait_for("started")
-    processes = processes_of(driver)
+    process = psutil.Process(driver.process.pid)
+    processes = [process, *process.children(recursive=True)]
     assert len(processes) > 5
-    if to_all:
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
-    else:
-        os.killpg(driver.process.pid, number)
-    printed = driver.end(50)  # by itself Ray ends a driver a minute after its head
-    assert driver.process.returncode in ({1, 130} if to_all else {130}), printed
+    return driver, processes
+
+
+def check_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+RAY_ENDS_A_DRIVER = 50
+"""By itself Ray ends a driver a minute after its head."""
+
+
+def test_a_closed_terminal_ends_the_driver_and_ray_and_leaves_what_runs_for_the_resume(tmp_path: Path) -> None:
+    """Its signal goes to the driver's process group."""
+    out = tmp_path / "run"
+    driver, processes = start_on_ray(out)
+    os.killpg(driver.process.pid, signal.SIGHUP)
+    (row,) = check_interrupted(driver, out, RAY_ENDS_A_DRIVER)
+    check_gone(processes)
+    check_left_for_the_resume(driver, out, row)
+
+
+def test_a_signal_of_systemd_ends_the_driver_and_ray(tmp_path: Path) -> None:
+    """It goes to all of the driver's descendants; Ray may be gone before the driver."""
+    out = tmp_path / "run"
+    driver, processes = start_on_ray(out)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGTERM)
+    printed = driver.end(RAY_ENDS_A_DRIVER)
+    assert driver.process.returncode in {1, 130}, printed
     assert "resume" in printed.lower()
     assert "Traceback" not in printed
     with (out / "trials.csv").open() as file:
         assert {row["status"] for row in csv.DictReader(file)} <= {"cancelled", "lost", "running"}
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    kinds = {type(event) for event in read_journal(out / "journal.jsonl")}
+    assert kinds & {Lost, Cancelled}, "whichever the driver noticed first"
+    assert not kinds & {Finished, Failed}
+    check_gone(processes)
 
 
 def test_a_sigterm_while_ray_starts_is_handled_by_our_handler(monkeypatch: pytest.MonkeyPatch) -> None:
