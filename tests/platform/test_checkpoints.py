@@ -34,19 +34,21 @@ def objectives(out: Path) -> list[str]:
         return [row["objective"] for row in csv.DictReader(file)]
 
 
-def test_an_experiment_leaves_none_and_a_resume_may_begin_to_keep_them(
+def test_an_experiment_leaves_none_and_a_resume_may_keep_them_more_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Interrupted at its second trial's second epoch, resumed with checkpoints after every epoch."""
     assert main([*EXPERIMENT, "--out", str(tmp_path / "whole")]) == 0
     assert not (tmp_path / "whole" / "checkpoints").exists()
 
-    out, real, kept = tmp_path / "run", ImageTrainer.evaluate, []
+    out, real = tmp_path / "run", ImageTrainer.evaluate
+    kept: dict[tuple[int, int, int], int] = {}  # trial, training and epochs -> files at that time
 
     def evaluate(self: ImageTrainer, trial: Trial) -> object:
         def report(number: int, epochs: int, error: float) -> None:
-            kept.append(len(list((out / "checkpoints").glob("*.pt"))))
-            if trial.id == 1 and (number, epochs) == (0, 3) and len(kept) < 12:
+            is_first = (trial.id, number, epochs) not in kept
+            kept[trial.id, number, epochs] = len(list((out / "checkpoints").glob("*.pt")))
+            if (trial.id, number, epochs) == (1, 0, 3) and is_first:
                 raise KeyboardInterrupt
 
         return real(self, trial, report)
@@ -59,5 +61,6 @@ def test_an_experiment_leaves_none_and_a_resume_may_begin_to_keep_them(
     (out / "config.yaml").write_text(text.replace("every: 2", "every: 1"))
     assert main(["resume", str(out)]) == 0
     assert not (out / "checkpoints").exists()
-    assert max(kept) >= 1
+    assert [kept[0, 0, epochs] for epochs in (1, 2, 3)] == [0, 1, 1]
+    assert [kept[2, 0, epochs] for epochs in (1, 2, 3)] == [1, 1, 1]
     assert objectives(out) == objectives(tmp_path / "whole")
