@@ -11,7 +11,7 @@ from fmnas.platform.experiment.events import Asked, Finished, Lost
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.ledger import fold
 from fmnas.search_spaces.records import FAILED, WARM_START
-from fmnas.trainers.recorded_table import read_table
+from fmnas.trainers.recorded_table import read_header, read_table
 
 PROBLEM = """
 from fmnas.search_spaces import Nominal, Ordinal
@@ -66,6 +66,9 @@ def test_every_charged_trial_is_recorded(recorded: Path) -> None:
         assert (known.status, known.seconds) == (result.status, result.charged_seconds)
         assert known.evaluation == result.evaluation
     assert FAILED in table.arrays["status"]
+    (source,) = read_header(recorded / "table.npz").sources
+    assert "torch" in source["software"]
+    assert "host" not in source["software"], "a table may be published"
 
 
 def test_what_cost_nothing_here_is_not_recorded_and_fixed_values_may_differ(recorded: Path, tmp_path: Path) -> None:
@@ -104,7 +107,7 @@ def test_a_recorded_problem_runs_in_simulated_time(recorded: Path, simulated: Pa
 
 
 def test_a_configuration_that_was_not_recorded_ends_the_experiment(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = "-o", "tracking.enabled=false", "-o", "optimizers=[random]"
     real = "-o", "problem=func2c", "-o", "workers.kind=in-process", "--out", tmp_path / "real"
@@ -114,6 +117,9 @@ def test_a_configuration_that_was_not_recorded_ends_the_experiment(
     assert fmnas("run", "smoke", *options, *problem, "--out", tmp_path / "same") == 0, "the same seed asks the same"
     assert fmnas("run", "smoke", *options, *problem, "-o", "seed=1", "--out", tmp_path / "other") != 0
     assert "func2c.npz" in capsys.readouterr().err
+    assert fmnas("record", tmp_path / "real", recorded / "real", "--out", tmp_path / "both.npz") == 2
+    assert "problem = 'func2c' and " in capsys.readouterr().err, "results of another objective"
+    assert not (tmp_path / "both.npz").exists()
 
 
 def test_the_file_is_not_exchanged_within_an_experiment(recorded: Path, simulated: Path, tmp_path: Path) -> None:
