@@ -168,6 +168,18 @@ def test_a_retraining_without_work_is_done_whatever_the_experiment_is(
     assert printed.err == ""
 
 
+def test_the_latest_settings_count_also_if_all_was_trained_with_them_before(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = interrupt_training(monkeypatch, 0, lambda: None)
+    counts = []
+    for epochs in ("1", "2", "1"):
+        assert main(["retrain", str(out), "--epochs", epochs]) == 0
+        assert {row["epochs"] for row in rows(out)} == {epochs}
+        counts.append(len(trained))
+    assert counts == [2, 4, 4]
+
+
 def test_networks_are_saved_and_trained_again_only_if_they_are_not(
     out: Path, images: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
