@@ -563,7 +563,8 @@ def test_one_that_hangs_is_named_and_left_by_ctrl_c(
 ) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(json.dumps(own_config("random", {"name": "mine", "use": f"{mine}:Hangs"})))
-    command = [sys.executable, "-m", "fmnas.platform.cli", "run", str(path), "--out", str(tmp_path / "run")]
+    fmnas = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
+    command = [*fmnas, "run", str(path), "--out", str(tmp_path / "run")]
     journal = tmp_path / "run" / "journal.jsonl"
     with subprocess.Popen([*command, "--progress", "lines"], stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None

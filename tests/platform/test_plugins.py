@@ -145,7 +145,7 @@ def test_a_package_gives_names_that_list_check_and_run_know(
     assert listed("observers", capsys) == {"count": "plugin_of_a_test:Count"}
     code = [*RUN, "-o", "problem=bowl", "-o", "optimizers=[mine, random]", "--out", "run"]
     done = subprocess.run(
-        [sys.executable, "-m", "fmnas.platform.cli", *code],
+        [sys.executable, str(Path(__file__).with_name("one_figure.py")), *code],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
