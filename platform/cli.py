@@ -54,9 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown:
             chosen = commands_by_name.get(words[0], parser)
             if unknown[0].startswith("-"):
-                _refuse_similar(
-                    chosen, unknown[0].partition("=")[0], "option", re.findall(r"--\w+", chosen.format_usage())
-                )
+                options = re.findall(r"--\w+", chosen.format_usage())
+                _refuse_similar(chosen, unknown[0].partition("=")[0], "option", options)
             chosen.error(f"unknown arguments: {' '.join(unknown)}")
         parsed = vars(namespace)
         command = parsed.pop("command")

@@ -22,13 +22,7 @@ from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.configuration import optimizer_settings
-from fmnas.platform.experiment.provenance import (
-    PROBLEM,
-    data_hash,
-    different_file_notes,
-    is_in_memory,
-    recorded_hashes,
-)
+from fmnas.platform.experiment.provenance import PROBLEM, data_hash, different_file_notes, is_in_memory, recorded_hashes
 from fmnas.platform.experiment.run_directory import RunDirectory, check_links, readable
 from fmnas.platform.experiment.state import ExperimentState, read_state
 from fmnas.platform.experiment.trial_result import run_name
