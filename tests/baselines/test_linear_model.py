@@ -42,6 +42,10 @@ def posterior_of(case: dict[str, Any]) -> Posterior:
 posteriors = pytest.mark.parametrize("case", SMALL["posteriors"], ids=lambda case: f"alpha {case['alpha']}")
 
 
+def test_without_continuous_variables_there_are_no_fourier_features() -> None:
+    assert len(Features.draw(np.random.default_rng(0), bits=3, dimensions=0, count=16, bandwidth=1.0).shift) == 0
+
+
 def test_golden_features() -> None:
     for point in SMALL["points"]:
         u, v = FEATURES.discrete(tensor([point["x_d"]])), FEATURES.continuous(tensor([point["x_c"]]))
@@ -84,6 +88,25 @@ def test_draws_scatter_about_the_mean_as_scaled() -> None:
     np.testing.assert_allclose(draws.var(0), 9.0 * np.diag(SMALL["posteriors"][0]["covariance"]), rtol=0.15)
 
 
+@posteriors
+def test_a_draw_begins_with_weights_and_noise_of_their_precisions(case: dict[str, Any]) -> None:
+    """Weights are drawn from N(0, 1 / alpha), except that of (1, 1), which is 0; noise from N(0, 1 / beta)."""
+    posterior, rng = posterior_of(case), np.random.default_rng(3)
+    prior = rng.standard_normal((posterior.U.shape[1], posterior.V.shape[1])) / np.sqrt(case["alpha"])
+    prior[0, 0] = 0.0
+    noise = rng.standard_normal(len(Y)) / np.sqrt(case["beta"])
+    expected = posterior.correct(tensor(prior), tensor(noise)).W
+    np.testing.assert_allclose(posterior.draw(np.random.default_rng(3)).W, expected, rtol=1e-10, atol=1e-12)
+
+
+@posteriors
+def test_the_posterior_mean_is_a_function_of_the_features_alone(case: dict[str, Any]) -> None:
+    mean = posterior_of(case).mean
+    for point in SMALL["points"]:
+        value = mean.value(tensor([point["x_d"]]), tensor([point["x_c"]]))
+        assert float(value) == pytest.approx(np.dot(point["phi"], case["mean"]), rel=1e-9)
+
+
 def test_the_deviation_of_the_prior_is_that_of_its_draws() -> None:
     posterior, rng = posterior_of(SMALL["posteriors"][1]), np.random.default_rng(0)
     draws = rng.standard_normal((4000, 39)) / np.sqrt(posterior.alpha)
@@ -118,5 +141,7 @@ def test_the_gradient_is_that_of_the_value() -> None:
 
 def test_fourier_features_approximate_the_squared_exponential_kernel() -> None:
     features = Features.draw(np.random.default_rng(0), 0, 2, 20_000, bandwidth=0.5)
+    assert features.shift.numpy().min() < 0.01
+    assert 2 * np.pi - 0.01 < features.shift.numpy().max() < 2 * np.pi
     V = features.continuous(C)[:, 1:]
     np.testing.assert_allclose(V @ V.T, torch.exp(-0.5 * torch.cdist(C, C).square() / 0.25), atol=0.03)
