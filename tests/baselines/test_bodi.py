@@ -123,6 +123,42 @@ def test_binary_anchors_have_every_number_of_ones() -> None:
     assert counts[1:9].min() > 150
 
 
+@pytest.mark.parametrize("P", [3, 6])
+def test_binary_anchors_have_a_uniform_number_of_ones_up_to_two_fewer_than_variables(P: int) -> None:
+    ones = draw_anchors([2] * P, 600 * (P - 2), np.random.default_rng(1)).sum(1).numpy()
+    assert sorted(set(ones)) == list(range(1, P - 1))
+    assert np.bincount(ones)[1:].min() > 500  # 600 are expected of each
+
+
+def test_the_values_of_an_anchor_have_a_distribution_that_is_uniform_on_the_simplex() -> None:
+    """Of uniform points of the simplex over three values each share is Beta(1, 2), here with noise of 30 draws."""
+    anchors = draw_anchors([3] * 30, 600, np.random.default_rng(0)).numpy()
+    for value in range(3):
+        shares = (anchors == value).mean(1)
+        assert shares.mean() == pytest.approx(1 / 3, abs=0.04)
+        assert shares.var() == pytest.approx(1 / 18 + 1 / 6 / 30, rel=0.2)
+
+
+def test_wavelet_anchors_are_any_columns() -> None:
+    W, rng = wavelet_matrix(8), np.random.default_rng(0)
+    columns = [W[:, k].tolist() for k in range(8)]
+    places = [columns.index(row) for _ in range(200) for row in draw_wavelet_anchors(8, 2, rng).tolist()]
+    assert np.bincount(places, minlength=8).min() > 25  # 50 are expected of each
+
+
+def test_lengthscales_begin_at_softplus_of_zero() -> None:
+    kernel, _, _ = golden_kernel(GOLDEN[0])
+    (theta,) = kernel.parameters
+    np.testing.assert_allclose(theta.start(np.random.default_rng(0), (1, theta.size)), np.log1p(np.exp(0.0)))
+
+
+def test_without_discrete_variables_there_is_no_anchor() -> None:
+    space = Space([Real("x", 0.0, 1.0)])
+    kernel = BODi(space).kernel(space)
+    assert len(kernel.anchors) == 0
+    assert sum(parameter.size for parameter in kernel.parameters) == 1
+
+
 def test_another_dictionary_is_drawn_at_every_suggestion() -> None:
     optimizer = BODi(Space([Real("x", 0.0, 1.0), *(Nominal(f"n{p}", [0, 1]) for p in range(5))]), anchors=4)
     seen = []
