@@ -14,8 +14,8 @@ from fmnas.baselines.exp3 import EXP3, MAX_LOG_WEIGHT, Bandits, exploration_rate
 from fmnas.optimizers import random_design
 from fmnas.optimizers.bayesian import ModelSettings
 from fmnas.optimizers.gp.fit import FitSettings
-from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.gp.points import Points, standardise
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Nominal, Real, Space
 from fmnas.search_spaces.records import INITIAL, MODEL, RANDOM
 
@@ -114,6 +114,13 @@ def test_a_reward_is_the_best_result_of_the_value_on_the_scale_of_all_such() -> 
         np.testing.assert_allclose(bandit.log_weights, expected, rtol=1e-10)
 
 
+def test_of_a_single_value_of_all_results_no_weight_moves() -> None:
+    bandits = Bandits(SPACE, 100)
+    for _ in range(2):
+        bandits.tell([0, 0, 0], -3.0, bandits.probabilities([0, 0, 0]))
+    assert all((bandit.log_weights == 0.0).all() for bandit in bandits.bandits)
+
+
 def test_results_that_no_bandit_drew_move_no_weight() -> None:
     assert all((bandit.log_weights == 0.0).all() for bandit in tell_results(0).bandits)
 
@@ -147,6 +154,27 @@ def test_only_what_the_bandits_chose_is_a_pull() -> None:
     optimizer.tell(trial, -1.0)
     gammas = [exploration_rate(size, DEFAULT_PULLS) for size in GOLDEN["sizes"]]
     assert [bandit.log_weights.max() for bandit in optimizer._bandits.bandits] == pytest.approx(gammas)
+
+
+@pytest.mark.parametrize("result", [-9.0, 9.0])
+def test_low_objectives_are_high_rewards(result: float) -> None:
+    """The reward of a value by its lowest objective, as if each variable had been told alone."""
+    optimizer = build_optimizer(SPACE)
+    run(optimizer, 4)
+    trial = optimizer.ask()
+    optimizer.tell(trial, result)
+    lowest: list[dict[int, float]] = [{} for _ in GOLDEN["sizes"]]
+    for known, evaluation in optimizer.history:
+        for p, best in enumerate(lowest):
+            value = known.configuration[f"h{p + 1}"]
+            best[value] = min(best.get(value, math.inf), evaluation.objective)
+    low, high = (extreme(y for best in lowest for y in best.values()) for extreme in (min, max))
+    for p, bandit in enumerate(optimizer._bandits.bandits):
+        arm = trial.configuration[f"h{p + 1}"]
+        reward = 1.0 - 2.0 * (lowest[p][arm] - low) / (high - low)
+        expected = np.zeros(len(bandit.log_weights))
+        expected[arm] = reward * exploration_rate(len(expected), DEFAULT_PULLS)
+        np.testing.assert_allclose(bandit.log_weights, expected, rtol=1e-10, atol=1e-15)
 
 
 def test_a_reward_is_divided_by_the_probability_at_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,3 +229,48 @@ def test_the_bandits_choose_the_discrete_variables() -> None:
         optimizer._bandits.bandits[p] = EXP3(0.0, np.where(np.arange(size) == arm, MAX_LOG_WEIGHT, -MAX_LOG_WEIGHT))
     trial = optimizer.ask()
     assert [trial.configuration[f"h{j}"] for j in (1, 2, 3)] == [2, 4, 1]
+
+
+def test_the_bound_is_twice_the_deviation_below_the_mean_of_a_process_of_output_scale_1() -> None:
+    optimizer, numbers = build_optimizer(SPACE), torch.tensor([0.25, 3.0], dtype=torch.float64)
+    bound = optimizer.acquisition(numbers).value(numbers, 2.0 * numbers)
+    np.testing.assert_allclose(bound, [2.0 * 0.5 - 0.25, 2.0 * 6.0 - 3.0])
+    y = torch.from_numpy(standardise(np.array(GOLDEN["y"])))
+    fit = optimizer.surrogate.fit(Points.from_encoded(SPACE, X), y, np.random.default_rng(0))
+    assert float(fit.posterior.s2) == 1.0
+
+
+def test_of_all_points_with_the_values_drawn_the_bound_s_best_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is better than all random points."""
+    optimizer, compared, returned = build_optimizer(SPACE), [], []
+    run(optimizer, 6)
+    candidates, value = optimizer.candidates, Surface.value
+
+    def record_points(self: Surface, points: Points) -> torch.Tensor:
+        compared.append((points, value(self, points)))
+        return compared[-1][1]
+
+    def record(surface: Surface, state: SearchState) -> Points:
+        monkeypatch.setattr(Surface, "value", record_points)
+        returned.append((candidates(surface, state), surface))
+        monkeypatch.setattr(Surface, "value", value)
+        return returned[-1][0]
+
+    monkeypatch.setattr(optimizer, "candidates", record)
+    optimizer.ask()
+    ((points, surface),), (random, bounds) = returned, compared[0]
+    assert len(np.unique(random.C, axis=0)) == QUICK.search.random_points
+    assert len(torch.unique(torch.cat([random.V, points.V]), dim=0)) == 1
+    assert float(value(surface, points)[0]) == pytest.approx(float(value(surface, points).max()))
+    assert float(value(surface, points)[0]) > float(bounds.max())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_known_values_are_drawn_again(seed: int) -> None:
+    space = Space([Nominal("a", [0, 1]), Nominal("b", [0, 1])])
+    optimizer = CoCaBO(space, seed=seed, initial_design=random_design(space, 3, seed))
+    optimizer.settings = QUICK
+    run(optimizer, 3)
+    last = optimizer.ask()
+    assert last.origin == MODEL
+    assert all(last.configuration != trial.configuration for trial, _ in optimizer.history)
