@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fmnas.baselines import RandomSearch
@@ -65,6 +65,40 @@ def test_the_first_bracket_is_hyperbands_and_later_ones_evolve() -> None:
             assert trial.parent is not None
             assert trial.epochs > trials[trial.parent].epochs
             assert trial.configuration == trials[trial.parent].configuration
+
+
+def test_the_best_of_a_rung_that_the_next_one_lacks_are_promoted_in_the_order_of_that_rung() -> None:
+    """With more epochs the order is reversed. No child wins, so the second bracket promotes the second best."""
+    optimizer = DEHB(PLANE, epochs=9)
+
+    def tell_next(objective: float) -> Trial:
+        trial = ask(optimizer)
+        optimizer.tell(trial, objective)
+        return trial
+
+    first = [tell_next(float(place)) for place in range(9)]
+    second = [tell_next(float(3 - place)) for place in range(3)]
+    assert [trial.parent for trial in second] == [first[0].id, first[1].id, first[2].id]
+    third = tell_next(0.0)
+    assert (third.epochs, third.parent) == (9, second[2].id)
+    assert {tell_next(50.0).origin for _ in range(3)} == {MUTATION}
+    again = ask(optimizer)
+    assert (again.epochs, again.origin, again.parent) == (9, PROMOTION, second[1].id)
+
+
+def test_a_place_whose_promotion_has_no_result_was_not_asked() -> None:
+    optimizer = DEHB(PLANE, epochs=9)
+    run_trials(optimizer, 9)
+    before = optimizer.populations[1][0]
+    promoted = ask(optimizer)
+    assert promoted.origin == PROMOTION
+    optimizer.forget(promoted)
+    assert optimizer.populations[1][0] == before
+    assert before.trial is None
+
+
+def test_two_rungs_are_two_brackets() -> None:
+    assert [trial.epochs for trial in run_trials(DEHB(PLANE, epochs=3), 12)] == [1, 1, 1, 3, 3, 3, 1, 1, 1, 3, 3, 3]
 
 
 def test_a_child_takes_the_place_of_a_target_that_is_not_better() -> None:
@@ -171,12 +205,20 @@ def evolution(space: Space = MIXED, mutation_factor: float = 0.5, crossover_prob
 
 
 @given(u=st.tuples(UNIT, UNIT, UNIT))
+@example(u=(1.0, 1.0, 1.0))
 def test_decoding_has_equal_bins(u: Point) -> None:
     configuration = evolution().decode(u)
     MIXED.validate(configuration)
     assert configuration["op"] == "abc"[min(int(3 * u[1]), 2)]
     assert configuration["k"] == min(int(5 * u[2]), 4)
     assert configuration["x"] == pytest.approx(10 ** (4 * u[0] - 3))
+
+
+def test_drawn_points_are_uniform() -> None:
+    points = evolution().draw(4000, np.random.default_rng(0))
+    for coordinates in points.T:
+        np.testing.assert_allclose(np.histogram(coordinates, 10, (0.0, 1.0))[0] / 4000, 0.1, atol=0.02)
+        assert 0.0 <= coordinates.min() < 0.005 < 0.995 < coordinates.max() < 1.0
 
 
 @given(seed=st.integers(0, 2**20))
