@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
+from fmnas.baselines import casmopolitan
 from fmnas.baselines.casmopolitan import Casmopolitan
 from fmnas.baselines.casmopolitan_model import CasmopolitanKernel, Copula
 from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
@@ -20,7 +22,7 @@ from fmnas.optimizers.gp.fit import Fit, FitSettings
 from fmnas.optimizers.gp.points import Points, is_new
 from fmnas.optimizers.gp.process import FitError
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
@@ -144,6 +146,30 @@ def is_within(optimizer: Casmopolitan, trial: Trial, centre: Trial, side: float,
     return bool(near and (x[2:] != c[2:]).sum() <= radius)
 
 
+def test_a_region_has_the_authors_rules_for_the_box_and_a_ball_from_four_fifths_of_the_variables() -> None:
+    arguments = next(case["settings"] for case in GOLDEN["trust_region"] if case["case"].startswith("defaults"))
+    rules = GrowthRules.for_space(Space([Nominal(f"h{p}", (0, 1)) for p in range(11)]))
+    assert rules.box == tuple(arguments[f"length_{which}"] for which in ("init", "min", "max"))
+    assert rules.ball == (9, 1, 11)
+    expected = (arguments["tr_multiplier"], arguments["succtol"], arguments["failtol"])
+    assert (rules.factor, rules.successes, rules.failures) == expected
+
+
+def test_the_products_and_sums_of_the_kernel_weigh_the_same() -> None:
+    points = Points.from_encoded(SPACE, np.column_stack([Z[:, 3:], Z[:, :3]]))
+    values = {name: torch.tensor([value], dtype=torch.float64) for name, value in (("theta", 0.7), ("l", 1.3))}
+    r, _ = CasmopolitanKernel(SPACE).condition_on(values, points).correlate(points)
+    s = np.exp(1.3 * (Z[:, None, :3] == Z[None, :, :3]).mean(-1))
+    m = matern(Z[:, 3:], 0.7)
+    np.testing.assert_allclose(r, (s + m) / 2.0 + s * m / 2.0, rtol=1e-7)
+    np.testing.assert_allclose(gram(Space(REALS), Z[:, 3:], theta=0.7), m, rtol=1e-7)
+
+
+def matern(C: np.ndarray, theta: float) -> np.ndarray:
+    d = np.sqrt(5) * np.linalg.norm(C[:, None] - C, axis=-1) / theta
+    return (1 + d + d**2 / 3) * np.exp(-d)
+
+
 def test_golden_box() -> None:
     case, optimizer = GOLDEN["box"], build_optimizer()
     optimizer.region = replace(optimizer.region, side=case["length"])
@@ -160,6 +186,72 @@ def test_asks_stay_in_the_region_around_the_best() -> None:
         (trial,) = worse(optimizer, 1, first=9.0)
         assert trial.origin == MODEL
         assert is_within(optimizer, trial, best, side=0.2, radius=2)
+
+
+def test_augmented_ei_is_below_the_mean_at_the_incumbent_and_its_best_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """EI (1 - sqrt(v / (v + s^2))), v the fitted variance of the noise."""
+    optimizer, seen = build_optimizer(), []
+    worse(optimizer, 6)
+    candidates, search = optimizer.candidates, casmopolitan.alternating_search
+
+    def record_search(surface: Surface, region: Region, starts: Points, settings: SearchSettings) -> Any:
+        seen.append((surface, starts))
+        return search(surface, region, starts, settings)
+
+    def record(surface: Surface, state: SearchState) -> Points:
+        seen.append((candidates(surface, state), state))
+        return seen[-1][0]
+
+    monkeypatch.setattr(casmopolitan, "alternating_search", record_search)
+    monkeypatch.setattr(optimizer, "candidates", record)
+    ask_next(optimizer)
+    (surface, starts), (points, state) = seen
+    posterior, best = surface.posterior, SPACE.encode(optimizer.history[0][0].configuration)
+    np.testing.assert_array_equal(state.incumbent, best)
+    threshold = float(posterior.predict(Points.from_encoded(SPACE, best[None]))[0])
+    noise = float(posterior.g * posterior.s2)
+    mean, variance = (value.numpy() for value in posterior.predict(starts))
+    deviation = np.sqrt(variance)
+    z = (threshold - mean) / deviation
+    ei = deviation * (z * norm.cdf(z) + norm.pdf(z))
+    expected = np.log(ei * (1 - np.sqrt(noise / (noise + variance))))
+    np.testing.assert_allclose(surface.value(starts), expected, rtol=1e-6)
+    value = surface.value(points)
+    assert float(value[0]) == pytest.approx(float(value.max()))
+    assert float(value[0]) > expected.max()
+
+
+def test_a_success_improves_on_the_best_of_the_region_and_its_best_may_be_the_last_result() -> None:
+    optimizer = build_optimizer(failures=3)
+    worse(optimizer, 4)  # the best is 1
+    worse(optimizer, 1, first=9.0)
+    assert (optimizer.region.successes, optimizer.region.failures) == (0, 1)
+    worse(optimizer, 1, first=0.5)
+    assert (optimizer.region.successes, optimizer.region.failures) == (1, 0)
+    worse(optimizer, 1, first=0.6)
+    worse(optimizer, 1, first=0.55)  # better than the result before it
+    assert (optimizer.region.successes, optimizer.region.failures) == (0, 2)
+    optimizer.region = replace(optimizer.region, radius=1, side=0.8)
+    worse(optimizer, 1, first=0.49999)
+    assert [value for _, value in optimizer._best] == [0.49999]
+
+
+def test_the_centre_and_the_points_of_a_new_region_are_new() -> None:
+    """After four random points and two failures, two of the eight configurations are left."""
+    space = Space([Nominal(f"h{p}", (0, 1)) for p in range(3)])
+    trials = worse(build_optimizer(space, failures=1), 8)
+    assert [bool(trial.note) for trial in trials] == [False] * 6 + [True, False]
+    assert len({tuple(trial.configuration.values()) for trial in trials}) == 8
+
+
+def test_a_new_region_has_the_points_of_the_design_and_at_most_20() -> None:
+    for design, expected in ((4, 4), (30, 20)):
+        optimizer = build_optimizer(design=design)
+        assert optimizer._design_size() == design
+        optimizer._regions.append([])
+        assert optimizer._design_size() == expected
 
 
 def test_an_exhausted_region_is_left_for_another() -> None:
