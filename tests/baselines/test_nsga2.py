@@ -54,6 +54,11 @@ def test_restored_it_goes_on_the_same() -> None:
     assert run_trials(optimizer, 8) == run_trials(copy, 8)
 
 
+def test_one_objective_counts_as_both() -> None:
+    assert NSGA2(SPACE).values(Evaluation(3.0)) == (3.0, 3.0)
+    assert NSGA2(SPACE).values(Evaluation(3.0, values=(1.0, 2.0))) == (1.0, 2.0)
+
+
 def test_with_one_objective_it_minimises_that() -> None:
     def rounded(trial: Trial) -> Evaluation:
         return Evaluation(sum(zdt1_mixed(trial.configuration)))
