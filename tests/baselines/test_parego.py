@@ -106,6 +106,14 @@ def test_one_objective_is_minimised_whatever_its_unit() -> None:
     assert run_trials(plain, 9, 1.0) == run_trials(scaled, 9, 1024.0)
 
 
+def test_objectives_may_be_negative_whatever_log_objective_is() -> None:
+    optimizer = ParEGO(SPACE, log_objective=True)
+    optimizer.tell(optimizer.ask(), -1.0)
+    optimizer.tell(optimizer.ask(), -3.0)
+    optimizer._weights = draw_weights(1, np.random.default_rng(0))
+    np.testing.assert_allclose(optimizer.objectives(), [1.05, 0.0])
+
+
 def test_huge_objectives_are_modelled() -> None:
     optimizer = ParEGO(SPACE, initial_design=random_design(SPACE, 4, 0))
     for values in ((1.7e308, 1.0), (-1.7e308, 2.0), (1e200, 3.0), (0.0, 0.0)):
