@@ -135,6 +135,30 @@ def test_known_vertices_are_avoided(limit: int, monkeypatch: pytest.MonkeyPatch)
     assert (V[0].tolist(), float(value)) == ([1, 0, 1], -5.0)
 
 
+@pytest.mark.parametrize("limit", [2**16, 4], ids=["listed", "tabu"])
+def test_known_vertices_are_returned_if_there_are_no_others(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binary_codes, "LARGEST_LIST", limit)
+    oracle = DiscreteOracle(BinaryCodes(Space(BITS[:3])))
+    f = BinaryQuadratic(tensor([0.5]), tensor([[1.0, 2.0, 4.0]]), torch.zeros(1, 3, 3, dtype=torch.float64))
+    start = Points(torch.zeros(1, 0, dtype=torch.float64), torch.zeros(1, 3, dtype=torch.int64))
+    V, value = oracle.minimise(f, start, torch.tensor(list(product([0, 1], repeat=3))))
+    assert (V[0].tolist(), float(value)) == ([0, 0, 0], 0.5)
+    V, value = oracle.minimise(f, start, start.V)  # a known start, with the least value of all
+    assert (V[0].tolist(), float(value)) == ([1, 0, 0], 1.5)
+
+
+@pytest.mark.parametrize("limit", [2**16, 4], ids=["listed", "tabu"])
+def test_the_minimum_of_positive_values_is_feasible(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With x = 1, x + b0 + b1 + b2 >= 2.5 holds with two bits, and all zeros are the least otherwise."""
+    monkeypatch.setattr(binary_codes, "LARGEST_LIST", limit)
+    constraint = LinearConstraint({"x": -1, "b0": -1, "b1": -1, "b2": -1}, -2.5)
+    oracle = DiscreteOracle(BinaryCodes(Space([Real("x", 0.0, 1.0), *BITS[:3]], [constraint])))
+    f = BinaryQuadratic(tensor([10.0]), tensor([[1.0, 2.0, 4.0]]), torch.zeros(1, 3, 3, dtype=torch.float64))
+    start = Points(tensor([[1.0]]), torch.ones(1, 3, dtype=torch.int64))
+    V, value = oracle.minimise(f, start, NONE_KNOWN[:, :3])
+    assert (V[0].tolist(), float(value)) == ([1, 1, 0], 13.0)
+
+
 SMALL_SPACE = [Real("x1", 0.0, 1.0), Real("x2", 0.0, 1.0), *BITS[:3]]
 
 
