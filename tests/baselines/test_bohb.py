@@ -233,6 +233,21 @@ def test_infeasible_picks_are_replaced_by_random_ones(
         HALVED.validate(trial.configuration)
 
 
+def test_an_infeasible_pick_of_the_model_is_replaced_by_another_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random picks in between are passed over: they would raise the share of random configurations."""
+    optimizer = BOHB(HALVED, epochs=1)
+    picks = iter([({"x": 0.9, "k": 4}, True), ({"x": 0.1, "k": 1}, False), ({"x": 0.2, "k": 2}, True)])
+
+    def pick(budget: float) -> tuple[dict[str, Any], dict[str, Any]]:
+        configuration, by_model = next(picks)
+        return configuration, {"model_based_pick": by_model}
+
+    monkeypatch.setattr(optimizer._model.generator, "get_config", pick)
+    trial = optimizer.ask()
+    assert trial is not None
+    assert (trial.origin, trial.configuration) == (MODEL, {"x": 0.2, "k": 2})
+
+
 def test_forgotten_trials_do_not_stop_a_bracket() -> None:
     optimizer = BOHB(SPACE, epochs=9)
     trials = [optimizer.ask() for _ in range(9)]
