@@ -139,6 +139,13 @@ def test_the_values_of_an_anchor_have_a_distribution_that_is_uniform_on_the_simp
         assert shares.var() == pytest.approx(1 / 18 + 1 / 6 / 30, rel=0.2)
 
 
+def test_variables_of_fewer_values_draw_a_subset_of_the_shares_each() -> None:
+    """In any order, so both values of a binary variable are as likely in every anchor: 100 fair coins."""
+    anchors = draw_anchors([3] + [2] * 100, 200, np.random.default_rng(0)).numpy()[:, 1:]
+    assert anchors.mean() == pytest.approx(0.5, abs=0.02)
+    assert anchors.mean(1).var() == pytest.approx(0.25 / 100, rel=0.4)
+
+
 def test_wavelet_anchors_are_any_columns() -> None:
     W, rng = wavelet_matrix(8), np.random.default_rng(0)
     columns = [W[:, k].tolist() for k in range(8)]
