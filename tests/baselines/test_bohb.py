@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import truncnorm
 
 from fmnas.baselines import BOHB
+from fmnas.baselines.bohb import results_needed
 from fmnas.baselines.brackets import brackets
 from fmnas.baselines.external import suppress_logs
 from fmnas.baselines.hyperband import Hyperband
@@ -91,6 +92,24 @@ def test_the_best_of_a_rung_are_promoted() -> None:
             assert {t.origin for t, _ in upper} == {PROMOTION}
             for t, _ in upper:
                 assert t.configuration == results[t.parent][0].configuration
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "points", "percent"), [(18, None, 15), (2, 1, 15), (2, None, 90), (3, 9, 60), (2, None, 50)]
+)
+def test_the_model_needs_more_good_and_bad_results_than_variables(
+    dimensions: int, points: int | None, percent: int
+) -> None:
+    """Of the numbers of results that hpbandster has in either density, the smaller one counts."""
+    least = max(points or 0, dimensions + 1)
+
+    def smaller(results: int) -> int:
+        good, bad = (max(least, share * results // 100) for share in (percent, 100 - percent))
+        return min(good, bad, results - good)
+
+    needed = results_needed(dimensions, points, percent)
+    assert smaller(needed) > dimensions >= max(map(smaller, range(needed)))
+    assert results_needed(18) == 38
 
 
 def test_promotion_and_model_go_by_the_objective_not_by_the_error() -> None:
