@@ -56,6 +56,18 @@ def test_a_step_of_training_follows_the_gradient_of_the_loss(monkeypatch: pytest
         assert nearest < 1e-6 * float(gradient.abs().max())
 
 
+def test_each_configuration_takes_a_step_and_its_embedding_is_the_mean_of_the_global_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, steps = GraphAutoencoder(SPACE, [np.zeros((4, 4)), COMPLETE], np.random.default_rng(0)), []
+    X = torch.from_numpy(SPACE.sample_encoded(np.random.default_rng(1), 3))
+    mean, _ = network.encoders[1](network.nodes(X))
+    np.testing.assert_array_equal(network.encode(1, X), mean[:, 4].detach())
+    monkeypatch.setattr(graph_autoencoder, "take_adam_step", lambda *_: steps.append(1))
+    network.train(1, X.expand(4, 3, 4), torch.ones(4), torch.ones(4), torch.zeros(4, WIDTH))
+    assert len(steps) == 4
+
+
 def test_outside_of_training_nodes_are_normalised_by_the_running_statistics() -> None:
     network = GraphAutoencoder(SPACE, [COMPLETE], np.random.default_rng(0))
     network.running_mean[:] = torch.tensor([0.1, -0.2, 0.3, 0.0])
