@@ -313,6 +313,30 @@ def test_a_region_begins_where_the_best_of_those_before_promise_most() -> None:
     assert (centre.origin, centre.fallback) == (MODEL, "")
 
 
+def test_the_centre_has_the_lowest_confidence_bound_of_a_hundred_points_per_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    optimizer, seen, value = build_optimizer(), [], Surface.value
+    results = SPACE.sample_encoded(np.random.default_rng(1), 5)
+    optimizer._best = [(x, float(y)) for x, y in zip(results, (3.0, 1.0, 4.0, 1.5, 9.0), strict=True)]
+    monkeypatch.setattr(Surface, "value", lambda self, points: seen.append((self, points)) or value(self, points))
+    centre = optimizer._suggest_centre(np.random.default_rng(0))
+    ((surface, points),) = seen
+    assert len(points) == 100 * len(SPACE)
+    mean, variance = (part.numpy() for part in surface.posterior.predict(points))
+    lowest = points.to_encoded(SPACE)[int((mean - 1.96 * np.sqrt(variance)).argmin())]
+    np.testing.assert_allclose(SPACE.encode(centre.configuration), lowest)
+
+
+def test_the_points_of_a_new_region_are_around_its_centre() -> None:
+    optimizer = build_optimizer(failures=1, design=8)
+    worse(optimizer, 10)
+    (centre,) = worse(optimizer, 1)
+    assert centre.note
+    optimizer.region = replace(optimizer.region, side=0.2, radius=1)
+    assert all(is_within(optimizer, trial, centre, side=0.2, radius=1) for trial in worse(optimizer, 7))
+
+
 def test_where_the_bests_cannot_be_fitted_the_centre_is_drawn_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*given: Any) -> Fit:
         raise FitError("it is singular")
