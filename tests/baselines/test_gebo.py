@@ -316,15 +316,17 @@ def test_without_a_new_feasible_point_the_suggestion_is_random_and_the_graph_fai
 ) -> None:
     bits = [Integer(f"b{i}", 0, 1) for i in range(6)]
     space = Space(bits, [LinearConstraint({bit.name: 1 for bit in bits}, 2)])
-    optimizer = GEBO(space, graphs=1, initial_design=random_design(space, 4, 0))
+    optimizer = GEBO(space, graphs=2, initial_design=random_design(space, 4, 0))
     play(optimizer, 4)
     monkeypatch.setattr(GraphAutoencoder, "decode", lambda self, z: np.ones((len(z), 6)))
     trial = optimizer.ask()
     assert trial is not None
     assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
     optimizer.tell(trial, -9.0)
-    assert optimizer._bandits.failures == [1]
+    assert sorted(optimizer._bandits.failures) == [0, 1]
+    assert optimizer._bandits.by_graph.gamma > 0.0
     assert (optimizer._bandits.by_graph.log_weights == 0.0).all()
+    assert (optimizer._bandits.by_node.log_weights == 0.0).all()
 
 
 def test_nothing_is_suggested_twice_while_the_model_knows_new_points() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fmnas.baselines import graph_autoencoder
+from fmnas.baselines.exp3 import EXP3
 from fmnas.baselines.gebo import GEBO, LatentKernel
 from fmnas.baselines.graph_autoencoder import WIDTH, Encoder, GraphAutoencoder, result_weights
 from fmnas.baselines.graph_bandits import NestedBandits, grow_graph
@@ -138,6 +139,20 @@ def test_a_result_that_is_the_best_is_no_failure_and_others_are() -> None:
     for objective, failures in ((0.5, 0), (0.6, 1), (0.5, 1), (0.4, 1), (9.0, 2)):
         tell(optimizer, [objective])
         assert optimizer._bandits.failures == [failures]
+
+
+def test_the_first_new_configuration_that_the_bandit_s_graph_decodes_is_suggested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    optimizer = told(OBJECTIVES, graphs=4)
+    known = SPACE.encode(optimizer.history[0][0].configuration)
+    new = SPACE.sample_encoded(np.random.default_rng(1), 2)
+    monkeypatch.setattr(GraphAutoencoder, "decode", lambda self, z: np.array([known, *new]))
+    optimizer._bandits.by_graph = EXP3(0.0, np.array([-30.0, -30.0, 30.0, -30.0]))
+    trial = optimizer.ask()
+    assert trial is not None
+    assert trial.memo == (2, optimizer._bandits.graphs[2].number)
+    np.testing.assert_allclose(SPACE.encode(trial.configuration), new[0])
 
 
 def test_the_kernel_of_embeddings_is_a_matern_of_their_distance() -> None:
