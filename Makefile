@@ -4,9 +4,10 @@ VENV := .venv
 CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
 PACKAGES := api baselines comparison integrations optimizers platform search_spaces testing trainers
-# pip would compile on one core, and the packages' tests too; compileall does it on all cores. It compiles fmnas as well,
-# which Python does not do by itself where PYTHONDONTWRITEBYTECODE is set.
+# pip would compile on one core, and the packages' tests too; compileall does it on all cores, torch while pip installs
+# the others. It compiles fmnas as well, which Python does not do by itself where PYTHONDONTWRITEBYTECODE is set.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+COMPILE := $(BIN)/python -m compileall -qq -x /tests/
 INSTALLED := $(VENV)/.installed
 
 .PHONY: install run test test-lowest quick check types mutants clean
@@ -16,9 +17,9 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --constraint $(CONSTRAINTS) torch torchvision
-	$(PIP) --constraint $(CONSTRAINTS) --editable '.[dev]'
+	$(COMPILE) $(VENV)/lib & $(PIP) --constraint $(CONSTRAINTS) --editable '.[dev]' && wait
 	$(PIP) --no-deps hpbandster
-	$(BIN)/python -m compileall -qq -j 0 -x /tests/ $(VENV)/lib $(PACKAGES) || true  # some are not for this Python
+	$(COMPILE) -j 0 $(VENV)/lib $(PACKAGES) || true  # some are not for this Python
 	touch $(INSTALLED)
 
 # A second `make run` resumes the first, or prints its table again. To start over, remove runs/quickstart.

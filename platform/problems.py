@@ -114,9 +114,7 @@ SUMMARIES = {
     "functions.robot_pushing": {
         "robot_pushing": "two simulated robots push two objects, by the package box2d: 10 integer, 4 continuous",
     },
-    "functions.two_objectives": {
-        "zdt1_mixed": "ZDT1 with two objectives, known front: 4 discrete, 3 continuous",
-    },
+    "functions.two_objectives": {"zdt1_mixed": "ZDT1 with two objectives, known front: 4 discrete, 3 continuous"},
     "tables.support_vectors": {
         "nusvr_diabetes": "support vector regression on scikit-learn's diabetes table: 3 discrete, 3 continuous",
         "svm_boston": "support vector regression on the Boston table, from your file (data.root)",

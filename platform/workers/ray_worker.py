@@ -29,11 +29,7 @@ VERSIONS, PLACE, NODE = "versions", "place", "node"
 
 
 def build_trainer(
-    problem_name: str,
-    settings: ProblemSettings,
-    hardware: Hardware,
-    data: Data | None,
-    file: SourceFile | None = None,
+    problem_name: str, settings: ProblemSettings, hardware: Hardware, data: Data | None, file: SourceFile | None = None
 ) -> Trainer:
     """Return the problem's trainer. file: the source of a user-defined problem, which this node may lack."""
     if file is not None:
