@@ -57,8 +57,8 @@ def build_of(row: OptimizerEntry) -> Callable[[Space, int], Optimizer]:
 
     def build(space: Space, seed: int) -> Optimizer:
         provided = {"seed": seed, "epochs": EPOCHS, "initial_design": random_design(space, DESIGN, DESIGN_SEED)}
-        given = {name: value for name, value in provided.items() if name in taken}
-        optimizer = row.optimizer(space, **given, **SMALL.get(row.name, {}))
+        accepted = {name: value for name, value in provided.items() if name in taken}
+        optimizer = row.optimizer(space, **accepted, **SMALL.get(row.name, {}))
         if isinstance(optimizer, BayesianOptimizer):
             optimizer.settings = replace(optimizer.settings, fit=QUICK.fit, search=QUICK.search)
         return optimizer

@@ -33,8 +33,8 @@ def anneal_one(
         if p < 2:
             moved[p] = min(max(moved[p] + 0.1 * step, 0.0), 1.0)
         else:
-            others = [(now[p] + shift) % SIZES[p - 2] for shift in range(1, SIZES[p - 2])]
-            moved[p] = others[int(jump * len(others))]
+            alternatives = [(now[p] + shift) % SIZES[p - 2] for shift in range(1, SIZES[p - 2])]
+            moved[p] = alternatives[int(jump * len(alternatives))]
         temperature = first * (last / first) ** (number / len(draws))
         if moved[0] + moved[1] <= 1.2 and energy_of(scale, *moved) - value < temperature * patience:
             now, value = moved, energy_of(scale, *moved)
@@ -65,5 +65,5 @@ def test_the_chains_are_those_of_one_after_the_other(temperatures: Temperatures,
     rows = [[*c, *v] for c, v in zip(starts.C.tolist(), starts.V.tolist(), strict=True)]
     expected = sorted(anneal_one(scale, row, first, last, chain) for row, chain in zip(rows, chains, strict=True))
     points, values = anneal(energy, region, np.random.default_rng(4), temperatures, ROUNDS * CHAINS + CHAINS - 1)
-    found = np.column_stack([values, points.C, points.V])
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    actual = np.column_stack([values, points.C, points.V])
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)

@@ -66,7 +66,7 @@ def tutorial(
     for g, z in enumerate(Z, 1):
         variances, B = (part.numpy() for part in torch.linalg.eigh(torch.from_numpy(C)))
         D = np.sqrt(variances)
-        x = np.clip([mean + sigma * B @ (D * each) for each in z], 0, 1)
+        x = np.clip([mean + sigma * B @ (D * draw) for draw in z], 0, 1)
         y = (x[sorted(range(L), key=lambda k: -value(x[k]))[: L // 2]] - mean) / sigma
         step = w @ y
         mean = mean + sigma * step
@@ -95,5 +95,5 @@ def test_the_points_are_those_of_the_tutorial(population: int) -> None:
     for number, start in enumerate(starts):
         points, short = zip(*tutorial(lambda x: -float([1, 5, 30] @ (x - 0.4) ** 2), start, Z[:, number]), strict=True)
         assert set(short) == {False, True}
-        for each, expected in zip(seen[1:], points, strict=True):
-            np.testing.assert_allclose(each[number], expected, rtol=0, atol=1e-6)
+        for batch, expected in zip(seen[1:], points, strict=True):
+            np.testing.assert_allclose(batch[number], expected, rtol=0, atol=1e-6)

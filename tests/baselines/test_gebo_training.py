@@ -21,7 +21,7 @@ COMPLETE = np.ones((4, 4)) - np.eye(4)
 OBJECTIVES = [3.0, 1.0, 1.0, 2.0, 7.0, 4.5]
 
 
-def told(objectives: list[float], **options: Any) -> GEBO:
+def build_gebo(objectives: list[float], **options: Any) -> GEBO:
     optimizer = GEBO(SPACE, initial_design=random_design(SPACE, 6, 0), **options)
     tell(optimizer, objectives)
     return optimizer
@@ -101,7 +101,7 @@ def test_training_compares_results_with_those_of_the_nearest_and_the_farthest_ob
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of the others, which an equal objective is not; the results are drawn by their weights."""
-    optimizer, recorded = told(OBJECTIVES), []
+    optimizer, recorded = build_gebo(OBJECTIVES), []
     monkeypatch.setattr(GraphAutoencoder, "train", lambda self, *arguments: recorded.append(arguments))
     network = GraphAutoencoder(SPACE, [COMPLETE], np.random.default_rng(0))
     for seed in range(60):
@@ -127,7 +127,7 @@ def test_the_warm_up_weighs_results_equally_and_later_training_prefers_the_best(
 ) -> None:
     recorded: list[float] = []
     monkeypatch.setattr(GraphAutoencoder, "train", lambda self, *arguments: recorded.append(float(arguments[3].max())))
-    optimizer = told(OBJECTIVES, graphs=2)
+    optimizer = build_gebo(OBJECTIVES, graphs=2)
     tell(optimizer, [0.5])
     warm_up, later = recorded[:2], recorded[2:]
     assert warm_up == pytest.approx([1 / 6] * 2, rel=1e-2)
@@ -135,7 +135,7 @@ def test_the_warm_up_weighs_results_equally_and_later_training_prefers_the_best(
 
 
 def test_a_result_that_is_the_best_is_no_failure_and_others_are() -> None:
-    optimizer = told(OBJECTIVES, graphs=1)
+    optimizer = build_gebo(OBJECTIVES, graphs=1)
     for objective, failures in ((0.5, 0), (0.6, 1), (0.5, 1), (0.4, 1), (9.0, 2)):
         tell(optimizer, [objective])
         assert optimizer._bandits.failures == [failures]
@@ -144,7 +144,7 @@ def test_a_result_that_is_the_best_is_no_failure_and_others_are() -> None:
 def test_the_first_new_configuration_that_the_bandit_s_graph_decodes_is_suggested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    optimizer = told(OBJECTIVES, graphs=4)
+    optimizer = build_gebo(OBJECTIVES, graphs=4)
     known = SPACE.encode(optimizer.history[0][0].configuration)
     new = SPACE.sample_encoded(np.random.default_rng(1), 2)
     monkeypatch.setattr(GraphAutoencoder, "decode", lambda self, z: np.array([known, *new]))
@@ -165,13 +165,13 @@ def test_the_kernel_of_embeddings_is_a_matern_of_their_distance() -> None:
 
 def test_the_bound_is_minimised_in_the_region_around_the_embeddings() -> None:
     """The three best of 1,000 samples are climbed; they come first, and then all samples, the best ones first."""
-    optimizer, z = told(OBJECTIVES), torch.from_numpy(np.random.default_rng(1).random((7, WIDTH)))
+    optimizer, z = build_gebo(OBJECTIVES), torch.from_numpy(np.random.default_rng(1).random((7, WIDTH)))
     alone = optimizer._fit_embeddings(z[:6], optimizer.objectives(), np.random.default_rng(0))
     posterior = optimizer._fit_embeddings(z, optimizer.objectives(), np.random.default_rng(0))
     pending = Points(z[6:], torch.zeros(1, 1, dtype=torch.int64))
     assert float(posterior.likelihood.y[6]) == pytest.approx(float(alone.predict(pending)[0]))
-    found = optimizer._maximise_bound(posterior, np.random.default_rng(0))
-    mean, variance = posterior.predict(Points(found, torch.zeros(len(found), 1, dtype=torch.int64)))
+    candidates = optimizer._maximise_bound(posterior, np.random.default_rng(0))
+    mean, variance = posterior.predict(Points(candidates, torch.zeros(len(candidates), 1, dtype=torch.int64)))
     bound = (mean - 2.0 * variance.sqrt()).numpy()
     climbed, samples = bound[:3], bound[3:]
     assert len(samples) == 1000
@@ -180,8 +180,8 @@ def test_the_bound_is_minimised_in_the_region_around_the_embeddings() -> None:
     assert climbed[0] < samples[0]
     margin = float(posterior.parameters["theta"]) * (z.numpy().std(0) + 1e-6)
     low, high = z.numpy().min(0) - margin, z.numpy().max(0) + margin
-    np.testing.assert_allclose(found[3:].numpy().min(0), low, atol=0.02 * (high - low).max())
-    np.testing.assert_allclose(found[3:].numpy().max(0), high, atol=0.02 * (high - low).max())
+    np.testing.assert_allclose(candidates[3:].numpy().min(0), low, atol=0.02 * (high - low).max())
+    np.testing.assert_allclose(candidates[3:].numpy().max(0), high, atol=0.02 * (high - low).max())
 
 
 def test_the_bandits_draw_hubs_and_graphs_by_their_probabilities() -> None:

@@ -22,7 +22,7 @@ BITS = [Integer(f"b{i}", 0, 1) for i in range(4)]
 SPACE = Space([Real("x", 0.0, 1.0), *BITS])
 
 
-def told(space: Space, count: int, **options: Any) -> MiVaBO:
+def run_mivabo(space: Space, count: int, **options: Any) -> MiVaBO:
     optimizer = MiVaBO(space, seed=0, **options)
     run_sequentially(optimizer, count)
     return optimizer
@@ -50,18 +50,18 @@ def test_the_minimum_of_a_function_of_the_model_is_found() -> None:
         trial = optimizer.ask()
         assert trial is not None
         optimizer.tell(trial, value(trial.configuration))
-    found = min(evaluation.objective for _, evaluation in optimizer.history)
+    lowest = min(evaluation.objective for _, evaluation in optimizer.history)
     rng = np.random.default_rng(0)
     random = np.array([[value(space.sample(rng)) for _ in range(40)] for _ in range(100)]).min(axis=1)
-    assert found < -9.9 < np.quantile(random, 0.05)
+    assert lowest < -9.9 < np.quantile(random, 0.05)
 
 
 def test_a_draw_s_dual_gap_is_in_the_note() -> None:
-    optimizer = told(SPACE, 12, search="dual")
+    optimizer = run_mivabo(SPACE, 12, search="dual")
     notes = [trial.note for trial, _ in optimizer.history[10:]]
     assert all(note.startswith(("at most", "the least value")) for note in notes)
     assert any(note.startswith("at most") for note in notes), "with reals a gap usually remains"
-    assert "at most" not in told(Space(BITS), 11, search="dual").history[-1][0].note, "without reals it is exact"
+    assert "at most" not in run_mivabo(Space(BITS), 11, search="dual").history[-1][0].note, "without reals it is exact"
 
 
 def test_dual_decomposition_needs_a_list_of_values() -> None:
@@ -70,7 +70,7 @@ def test_dual_decomposition_needs_a_list_of_values() -> None:
 
 
 def test_the_scale_of_the_theory() -> None:
-    optimizer = told(SPACE, 12, posterior_scale="theory", features=3)
+    optimizer = run_mivabo(SPACE, 12, posterior_scale="theory", features=3)
     assert optimizer._scale() == pytest.approx(24 * (11 + 3 + 33) * math.log(12) * math.log(10))
 
 
@@ -87,7 +87,7 @@ def test_the_objective_s_scale_has_no_influence() -> None:
 
 
 def test_pending_trials_enter_at_their_means() -> None:
-    optimizer = told(SPACE, 12)
+    optimizer = run_mivabo(SPACE, 12)
     y = torch.randn(12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     points = Points.from_encoded(SPACE, SPACE.sample_encoded(np.random.default_rng(1), 15))
     alone = optimizer._condition(Points(points.C[:12], points.V[:12]), y)
@@ -138,7 +138,7 @@ def test_the_kernel_of_gp_sa_is_a_squared_exponential_of_bits() -> None:
 
 def test_a_variable_of_very_many_values_is_searched() -> None:
     """A matrix over its values would have 10^10 entries; its codes have 17 bits."""
-    optimizer = told(Space([Real("x", 0.0, 1.0), Integer("n", 1, 100_000)]), 11)
+    optimizer = run_mivabo(Space([Real("x", 0.0, 1.0), Integer("n", 1, 100_000)]), 11)
     assert optimizer.history[-1][0].origin == MODEL
 
 
@@ -158,6 +158,6 @@ def test_results_of_one_configuration_alone_are_modelled(seed: int) -> None:
 
 @pytest.mark.parametrize("options", [{"alpha": 1e-300}, {"beta": 1e300}], ids=str)
 def test_a_model_that_cannot_be_fitted_gives_way_to_a_random_configuration(options: dict[str, float]) -> None:
-    optimizer = told(Space(BITS), 16, **options)
+    optimizer = run_mivabo(Space(BITS), 16, **options)
     trial = optimizer.history[-1][0]
     assert (trial.origin, trial.fallback) == (RANDOM, FAILED_FIT)

@@ -60,11 +60,11 @@ def test_one_objective_counts_as_both() -> None:
 
 
 def test_with_one_objective_it_minimises_that() -> None:
-    def rounded(trial: Trial) -> Evaluation:
+    def sum_objectives(trial: Trial) -> Evaluation:
         return Evaluation(sum(zdt1_mixed(trial.configuration)))
 
     optimizer = NSGA2(SPACE, seed=1, population=10)
-    run_trials(optimizer, 150, rounded)
+    run_trials(optimizer, 150, sum_objectives)
     values = [evaluation.objective for _, evaluation in optimizer.history]
     assert min(values[10:]) < min(values[:10])
     assert sum(values[-10:]) < sum(values[:10])

@@ -106,14 +106,16 @@ def test_the_page_has_the_counts_of_what_was_run_again() -> None:
 def test_the_page_has_the_counts_at_the_optima_of_the_functions() -> None:
     results = suite.problems_in(suite.read_runs(RESULTS / "functions_deviation.csv"))
     limits = {"func2c": -0.2, "func3c": -0.7, "ackley5c": 0.1}
-    found = {problem.name: problem.incumbents[:, :, -1] < limits[problem.name] for problem in results}
+    at_optimum = {problem.name: problem.incumbents[:, :, -1] < limits[problem.name] for problem in results}
     before, one = (results[0].optimizers.index(name) for name in ("default", "warpings=18,deviation=1"))
-    counts = [[int(found[name][k].sum()) for name in limits] for k in (one, before)]
+    counts = [[int(at_optimum[name][k].sum()) for name in limits] for k in (one, before)]
     text = " ".join(MEASUREMENTS.split())
     for a, b, c in counts:
         assert f"{a}, {b} and {c}" in text
     alone = [
-        int((found[name][k] & ~found[name][j]).sum()) for k, j in ((before, one), (one, before)) for name in limits
+        int((at_optimum[name][k] & ~at_optimum[name][j]).sum())
+        for k, j in ((before, one), (one, before))
+        for name in limits
     ]
     ours, total = sum(alone[:3]), sum(alone)
     p = binomtest(ours, total).pvalue
@@ -124,8 +126,8 @@ def test_the_page_has_the_counts_at_the_optima_of_the_functions() -> None:
 
 def test_the_page_has_the_counts_without_large_bends() -> None:
     chosen = counts_of_the_constants(["design_constants"], "warpings=18")[-1]
-    others = counts_of_the_constants(["validation_deviation", "validation_bends"], "warpings=18")[-1]
-    lower, equal, higher = map(int, others.split(" (")[0].split(", "))
+    validation = counts_of_the_constants(["validation_deviation", "validation_bends"], "warpings=18")[-1]
+    lower, equal, higher = map(int, validation.split(" (")[0].split(", "))
     total, text = lower + equal + higher, " ".join(MEASUREMENTS.split())
     assert lower == higher == 1
     assert f"{equal} of {total} runs end the same without them, one lower, one higher" in text

@@ -9,8 +9,8 @@ from fmnas.comparison.analysis.paired_tests import compare
 
 def test_others_have_more_epochs() -> None:
     """After one epoch every optimizer has 9; after three its end."""
-    mine, others = curves_of_ends(**{"bo-fm": [2.0, 3.0]}), curves_of_ends(other=[1.0, 5.0])
-    values = paper_claim.best_after(mine, others, 3, [1, 3], epochs=1)
+    mine, competitors = curves_of_ends(**{"bo-fm": [2.0, 3.0]}), curves_of_ends(other=[1.0, 5.0])
+    values = paper_claim.best_after(mine, competitors, 3, [1, 3], epochs=1)
     assert values == {
         "bo-fm": {0: 2.0, 1: 3.0},
         "other after 1": {0: 9.0, 1: 9.0},

@@ -37,8 +37,8 @@ def test_functions_have_their_minimum_where_it_is_published(
     best = np.full(6, at)
     assert function(best) == pytest.approx(minimum, abs=1e-4)
     rng = np.random.default_rng(0)
-    others = [best + rng.normal(0, scale, 6) for scale in (1e-3, 0.1, 1.0, 5.0) for _ in range(50)]
-    assert min(map(function, others)) > function(best)
+    nearby = [best + rng.normal(0, scale, 6) for scale in (1e-3, 0.1, 1.0, 5.0) for _ in range(50)]
+    assert min(map(function, nearby)) > function(best)
 
 
 def test_a_sum_is_all_additive_and_pure_interaction_is_not() -> None:

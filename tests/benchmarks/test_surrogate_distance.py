@@ -18,8 +18,8 @@ def test_the_limit_is_of_distances_to_what_is_another_training() -> None:
     recorded = fitting.arrange(observations, Features(fitting.measure_flops(), 3))
     points = fitting.place_points(recorded)
     distances = np.array([points.distances(x) for x in recorded.X])
-    others = recorded.groups[:, None] != recorded.groups
-    nearest = np.where(others, distances, np.inf).min(axis=1)
+    other_groups = recorded.groups[:, None] != recorded.groups
+    nearest = np.where(other_groups, distances, np.inf).min(axis=1)
     assert points.limit > 0
     assert np.mean(nearest <= points.limit) >= fitting.FAR > np.mean(nearest < 0.9 * points.limit)
 

@@ -105,13 +105,13 @@ def test_the_reference_wins_where_it_is_better_in_every_repeat() -> None:
     assert reverse.verdict == "second better"
 
 
-@pytest.mark.parametrize("others", [1, 2, 3, 14])
-def test_a_problem_can_be_won_from_the_fewest_repeats_on(others: int) -> None:
+@pytest.mark.parametrize("competitors", [1, 2, 3, 14])
+def test_a_problem_can_be_won_from_the_fewest_repeats_on(competitors: int) -> None:
     """Any number of other problems does not change that."""
-    for repeats, wins in ((repeats_needed(others), 25), (repeats_needed(others) - 1, 0)):
-        runs = np.stack([[[float(k)]] * repeats for k in range(others + 1)])
-        won = ProblemResults("won", tuple(map(str, range(others + 1))), runs)
-        assert [test.wins for test in compare_overall([won] * 25, "0")] == [wins] * others
+    for repeats, wins in ((repeats_needed(competitors), 25), (repeats_needed(competitors) - 1, 0)):
+        runs = np.stack([[[float(k)]] * repeats for k in range(competitors + 1)])
+        won = ProblemResults("won", tuple(map(str, range(competitors + 1))), runs)
+        assert [test.wins for test in compare_overall([won] * 25, "0")] == [wins] * competitors
 
 
 def test_the_reference_does_not_win_where_its_mean_and_the_ranks_disagree() -> None:

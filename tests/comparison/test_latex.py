@@ -105,9 +105,9 @@ def summarise(make_table: Table) -> Callable[..., Summary]:
 def test_the_optimizers_that_are_worse_than_the_best_are_marked(summarise: Callable[..., Summary]) -> None:
     table = results_latex(summarise(1.0, 0.0))
     check_structure(table)
-    found = lines_of(table)
-    assert "mathbf" in found[r"a\_1"]
-    assert [WORSE in found[name] for name in (r"a\_1", "b", "c")] == [False, True, False]
+    lines = lines_of(table)
+    assert "mathbf" in lines[r"a\_1"]
+    assert [WORSE in lines[name] for name in (r"a\_1", "b", "c")] == [False, True, False]
     assert BETTER not in table
     assert WORSE in caption_of(table)
     assert r"worse than a\_1" in caption_of(table)
@@ -118,11 +118,11 @@ def test_the_optimizers_that_are_worse_than_the_best_are_marked(summarise: Calla
 def test_marks_are_about_the_optimizer_of_the_hypotheses(summarise: Callable[..., Summary]) -> None:
     table = results_latex(summarise(1.0, -1.0, hypotheses="a_1"))
     check_structure(table)
-    found = lines_of(table)
-    assert "mathbf" in found["c"]
-    assert WORSE in found["b"]
-    assert BETTER in found["c"]
-    assert not {WORSE, BETTER} & {*re.findall(r"\^\{\\\w+\}", found[r"a\_1"])}
+    lines = lines_of(table)
+    assert "mathbf" in lines["c"]
+    assert WORSE in lines["b"]
+    assert BETTER in lines["c"]
+    assert not {WORSE, BETTER} & {*re.findall(r"\^\{\\\w+\}", lines[r"a\_1"])}
     assert WORSE in caption_of(table)
     assert BETTER in caption_of(table)
 
@@ -170,9 +170,9 @@ def test_the_problems_have_a_row_each_and_one_of_mean_ranks() -> None:
     for tests, mark in (((test,), WORSE), ((replace(test, effect=1.0),), BETTER), ((), "")):
         table = problems_latex(ProblemsSummary(("p", "q_1"), ("a", "b"), 5, "a", tests, ranks, results, ()))
         check_structure(table)
-        found = lines_of(table)
-        assert list(found) == ["problem", "p", r"q\_1", "mean rank"]
-        assert found["p"].index("mathbf") < found["p"].index("2.00")
-        assert found[r"q\_1"].index("4.00") < found[r"q\_1"].index("mathbf")
-        assert found["mean rank"] == rf"mean rank & $1.25$ & $1.75{mark}$ \\"
+        lines = lines_of(table)
+        assert list(lines) == ["problem", "p", r"q\_1", "mean rank"]
+        assert lines["p"].index("mathbf") < lines["p"].index("2.00")
+        assert lines[r"q\_1"].index("4.00") < lines[r"q\_1"].index("mathbf")
+        assert lines["mean rank"] == rf"mean rank & $1.25$ & $1.75{mark}$ \\"
         assert mark in caption_of(table)

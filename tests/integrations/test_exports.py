@@ -38,7 +38,7 @@ SPACE = Space(
 CONFIGURATION = {"rate": 0.01, "x": 1.5, "depth": 3, "width": 32, "mixed": 1, "g": "v"}
 
 
-def ended(
+def make_result(
     number: int, objective: float | None, status: str = "finished", epochs: int = 9, **change: Any
 ) -> TrialResult:
     trial = Trial(number, {**CONFIGURATION, **change}, epochs, "random", seed=5 + number)
@@ -50,18 +50,18 @@ def ended(
 
 
 TRIALS = [
-    ended(0, 2.0),
-    ended(1, 1.0, epochs=3, x=0.5),
-    ended(2, None, "failed"),
-    ended(3, None, "timed_out", x=0.25),
-    ended(4, None, "lost"),
-    ended(5, 0.5, mixed=True),
-    ended(6, 0.25),
+    make_result(0, 2.0),
+    make_result(1, 1.0, epochs=3, x=0.5),
+    make_result(2, None, "failed"),
+    make_result(3, None, "timed_out", x=0.25),
+    make_result(4, None, "lost"),
+    make_result(5, 0.5, mixed=True),
+    make_result(6, 0.25),
 ]
 
 
 def experiment(trials: list[TrialResult] = TRIALS) -> ExportedExperiment:
-    runs = [ExportedRun("a", 1, trials), ExportedRun("b", 0, [ended(0, None, "failed")])]
+    runs = [ExportedRun("a", 1, trials), ExportedRun("b", 0, [make_result(0, None, "failed")])]
     return ExportedExperiment("e", SPACE, 9, runs, {"problem": "p"})
 
 
@@ -104,11 +104,11 @@ def test_values_that_python_takes_for_equal_stay_apart(url: str) -> None:
 
 
 def test_ranges_and_scales_are_those_of_the_space() -> None:
-    found = export_distributions(SPACE)
-    assert found["rate"] == optuna.distributions.FloatDistribution(1e-4, 1.0, log=True)
-    assert found["depth"] == optuna.distributions.IntDistribution(1, 4)
-    assert found["width"].choices == (16, 32, 64)
-    assert found["g"].choices == ("u", "v", "w")
+    exported = export_distributions(SPACE)
+    assert exported["rate"] == optuna.distributions.FloatDistribution(1e-4, 1.0, log=True)
+    assert exported["depth"] == optuna.distributions.IntDistribution(1, 4)
+    assert exported["width"].choices == (16, 32, 64)
+    assert exported["g"].choices == ("u", "v", "w")
 
 
 def test_a_study_that_is_there_is_not_touched(url: str) -> None:
@@ -165,7 +165,7 @@ def test_a_run_of_deepcave_has_a_row_for_each_configuration_and_budget(tmp_path:
 
 
 def test_a_failed_repetition_does_not_replace_an_evaluation(tmp_path: Path) -> None:
-    trials = [ended(0, 0.5), ended(1, None, "failed")]
+    trials = [make_result(0, 0.5), make_result(1, None, "failed")]
     dict(export_runs(without_equal_values(trials), tmp_path))
     _, files, history = read_run(tmp_path / "a-repeat-1")
     assert [row[:4] for row in history] == [[0, 9.0, -1, [0.5, 2.5]]]
@@ -242,7 +242,7 @@ def test_the_command_exports_every_run(
 @pytest.fixture
 def run_importance(url: str) -> Callable[[], dict[str, float]]:
     def run() -> dict[str, float]:
-        trials = [ended(n, (n % 7) ** 2 / 7, x=n % 7 / 7, depth=n % 3 + 1) for n in range(40)]
+        trials = [make_result(n, (n % 7) ** 2 / 7, x=n % 7 / 7, depth=n % 3 + 1) for n in range(40)]
         list(export_studies(experiment(trials), url))
         study = optuna.load_study(study_name="e/a/repeat-1", storage=url)
         with warnings.catch_warnings():
@@ -253,5 +253,5 @@ def run_importance(url: str) -> Callable[[], dict[str, float]]:
 
 
 def test_optunas_importance_works_on_a_study(run_importance: Callable[[], dict[str, float]]) -> None:
-    found = run_importance()
-    assert max(found, key=lambda name: found[name]) == "x"
+    importance = run_importance()
+    assert max(importance, key=lambda name: importance[name]) == "x"

@@ -91,12 +91,12 @@ def test_a_trial_without_a_result_is_not_asked_for_again(is_forgotten: bool) -> 
 def test_penalties_hide_nothing() -> None:
     """A quarter of the space costs a billion times what counts; the minimum is 0.1."""
 
-    def penalised(configuration: Configuration) -> float:
+    def penalise(configuration: Configuration) -> float:
         return 1e9 if float(configuration["x"]) > 0.75 else score(configuration)
 
     for seed in range(3):
         optimizer = build_optimizer(MIXED, design=10, seed=seed)
-        objectives = [penalised(trial.configuration) for trial in run_trials(optimizer, 30, penalised)]
+        objectives = [penalise(trial.configuration) for trial in run_trials(optimizer, 30, penalise)]
         assert max(objectives[:10]) == 1e9
         assert min(objectives) - 0.1 < 0.1 * (min(objectives[:10]) - 0.1)
 

@@ -389,5 +389,5 @@ def test_predictions_do_not_depend_on_the_order_of_nominal_values(make_problem: 
     likelihood = problem.likelihood
     other = Posterior(Likelihood(likelihood.kernel, reorder(likelihood.points), likelihood.y), problem.eta)
     anywhere = Points.from_encoded(space, space.sample_encoded(np.random.default_rng(1), 20))
-    for mine, others in zip(problem.posterior.predict(anywhere), other.predict(reorder(anywhere)), strict=True):
-        np.testing.assert_allclose(others, mine, rtol=1e-9, atol=1e-12)
+    for mine, reordered in zip(problem.posterior.predict(anywhere), other.predict(reorder(anywhere)), strict=True):
+        np.testing.assert_allclose(reordered, mine, rtol=1e-9, atol=1e-12)

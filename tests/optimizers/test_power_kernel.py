@@ -110,8 +110,8 @@ def test_modulation_by_a_kernel_never_decreases_with_the_similarity(blended: boo
     C = torch.from_numpy(X[:, :2])
     order = neural_network_kernel(C[:1], C, values["theta"], values["bias"]).argsort()
     X[0, 2:] = 0
-    others = order[order != 0]
-    assert (r(TWO_GRAPHS, kernel, X, **values)[others].diff() >= -1e-12).all()
+    by_distance = order[order != 0]
+    assert (r(TWO_GRAPHS, kernel, X, **values)[by_distance].diff() >= -1e-12).all()
 
 
 def test_a_mixture_may_have_a_kink_where_points_meet() -> None:

@@ -111,12 +111,12 @@ def test_existing_folders_and_files_are_not_changed(small: Path, tmp_path: Path,
     assert contents(tmp_path) == {file: b"years"}
 
 
-@pytest.mark.parametrize(("given", "meant"), [("rnu", "run"), ("confg", "config"), ("Status", "status")])
-def test_a_misspelt_command_gets_a_question(given: str, meant: str, capsys: Capture) -> None:
+@pytest.mark.parametrize(("typed", "meant"), [("rnu", "run"), ("confg", "config"), ("Status", "status")])
+def test_a_misspelt_command_gets_a_question(typed: str, meant: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main([given, "quickstart"])
+        main([typed, "quickstart"])
     message = capsys.readouterr().err
-    assert repr(given) in message
+    assert repr(typed) in message
     assert repr(meant) in message
     assert "doctor" not in message, "only the similar ones are named"
 

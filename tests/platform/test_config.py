@@ -237,7 +237,7 @@ def test_a_file_without_a_configuration_is_named(tmp_path: Path, text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("override", "meant", "others"),
+    ("override", "meant", "dissimilar"),
     [
         ("repeets=3", "repeats", "hypotheses"),
         ("workers.cont=2", "count", "gpus"),
@@ -246,11 +246,11 @@ def test_a_file_without_a_configuration_is_named(tmp_path: Path, text: str) -> N
         ("problem=func2", "func2c", "labs"),
     ],
 )
-def test_a_misspelt_name_gets_a_question_about_similar_ones(override: str, meant: str, others: str) -> None:
+def test_a_misspelt_name_gets_a_question_about_similar_ones(override: str, meant: str, dissimilar: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config("smoke", [override])
     assert meant in str(caught.value)
-    assert others not in str(caught.value)
+    assert dissimilar not in str(caught.value)
 
 
 def test_a_section_that_is_not_a_mapping_gets_its_keys_named() -> None:

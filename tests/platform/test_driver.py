@@ -323,13 +323,13 @@ def test_an_optimizer_and_a_reader_are_few_calls_away(tmp_path: Path, monkeypatc
     def measure(kind: type, name: str) -> None:
         original = getattr(kind, name)
 
-        def called(*arguments: Any) -> Any:
+        def record_depth(*arguments: Any) -> Any:
             modules = [str(caller.frame.f_globals["__name__"]) for caller in inspect.stack(0)]
             if arguments[-1] is not None:  # of events, those with a result
                 depths[name] = 1 + sum(module.startswith("fmnas.") for module in modules)
             return original(*arguments)
 
-        monkeypatch.setattr(kind, name, called)
+        monkeypatch.setattr(kind, name, record_depth)
 
     measure(Optimizer, "ask")
     measure(Progress, "on_event")

@@ -240,8 +240,8 @@ def test_an_interrupted_extension_names_the_command_that_continues_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fmnas.platform.runner.driver.Driver._fill", interrupt)
-    given = ["-o", "repeats=2", "-o", "tracking.enabled=false", "-o", "tracking.experiment=mine"]
-    assert main(["extend", str(run), *given, "--progress", "json"]) == 130
+    overrides = ["-o", "repeats=2", "-o", "tracking.enabled=false", "-o", "tracking.experiment=mine"]
+    assert main(["extend", str(run), *overrides, "--progress", "json"]) == 130
     end = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert end["resume_command"].endswith(f"extend {run} -o repeats=2")
 

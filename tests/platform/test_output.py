@@ -80,7 +80,7 @@ def test_an_experiment_outlives_its_reader(tmp_path: Path, mode: str, is_full_di
     assert journal_dicts(out / "journal.jsonl")[-1]["status"] == "finished"
 
 
-def buffered() -> dict[str, str]:
+def buffered_output() -> dict[str, str]:
     """The environment of a process that buffers its output, whatever that of the tests does."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
@@ -90,7 +90,7 @@ def unread(*arguments: str) -> tuple[int, str]:
     reader, writer = os.pipe()
     os.close(reader)
     command = [*FMNAS, *arguments]
-    done = subprocess.run(command, env=buffered(), stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, env=buffered_output(), stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     return done.returncode, done.stderr
 
@@ -121,7 +121,12 @@ def test_a_command_says_that_the_disk_of_its_output_is_full(arguments: list[str]
     """Whether it notices while it prints, or when its buffer is written at the end."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*FMNAS, *arguments], env=buffered(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [*FMNAS, *arguments],
+            env=buffered_output(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 1
     assert done.stderr == "fmnas: [Errno 28] No space left on device: free some space and repeat the command\n"

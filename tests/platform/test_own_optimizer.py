@@ -241,13 +241,13 @@ def test_it_competes_resumes_replays_and_is_reported(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     entry = {"name": "halving", "use": "mine.py:Halving", "rate": 0.9}
-    others = (
+    entries = (
         {"name": "nsga", "use": "optuna:NSGAIISampler", "population_size": 3},
         {"name": "guess", "use": "mine.py:Guess", "lucky": 0.3},
         {"name": "climb", "use": "mine.py:Climb", "rate": 0.8},
         {"name": "pair", "use": "mine.py:pair", "start": 4},
     )
-    assert run_own(tmp_path, entry, {**entry, "label": "less", "rate": 0.1}, *others) == 0
+    assert run_own(tmp_path, entry, {**entry, "label": "less", "rate": 0.1}, *entries) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert set(summary["optimizers"]) == {"halving", "less", "nsga", "guess", "climb", "pair"}
     assert summary["optimizers"]["halving"]["values"] != summary["optimizers"]["less"]["values"]

@@ -127,7 +127,7 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-def listed(what: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def list_names(what: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """Name -> the rest of its line in `fmnas list`."""
     capsys.readouterr()
     assert main(["list", what]) == 0
@@ -140,9 +140,9 @@ def test_a_package_gives_names_that_list_check_and_run_know(
     install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install("good", GOOD)
-    assert listed("optimizers", capsys)["mine"] == "plugin_of_a_test:Mine"
-    assert listed("problems", capsys)["bowl"] == "plugin_of_a_test:bowl"
-    assert listed("observers", capsys) == {"count": "plugin_of_a_test:Count"}
+    assert list_names("optimizers", capsys)["mine"] == "plugin_of_a_test:Mine"
+    assert list_names("problems", capsys)["bowl"] == "plugin_of_a_test:bowl"
+    assert list_names("observers", capsys) == {"count": "plugin_of_a_test:Count"}
     code = [*RUN, "-o", "problem=bowl", "-o", "optimizers=[mine, random]", "--out", "run"]
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("one_figure.py")), *code],
@@ -173,7 +173,7 @@ def test_a_broken_package_harms_nobody_who_does_not_name_it(
 ) -> None:
     install("broken", BROKEN)
     install("good", GOOD)
-    random = listed("optimizers", capsys)["random"]
+    random = list_names("optimizers", capsys)["random"]
     assert "not_installed" not in random, "the name of an optimizer of fmnas stays its own"
     assert main([*RUN, "-o", "optimizers=[mine, random]", "--out", str(tmp_path / "run")]) == 0
     assert (tmp_path / "seen").read_text().endswith("finished")

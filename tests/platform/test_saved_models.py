@@ -26,7 +26,7 @@ FACTS = {
 }
 
 
-def finished(number: int, objective: float) -> list[Any]:
+def make_events(number: int, objective: float) -> list[Any]:
     trial, key = Trial(number, {"rate": 0.1, "op": "ab"[number]}, 3, "model"), (RUN, number, 1, "w")
     return [Asked(RUN, trial, 0.0, 1.0), Started(*key, 2.0), Finished(*key, Evaluation(objective, 3), 3.0)]
 
@@ -36,7 +36,7 @@ def ledger() -> Ledger:
     """Trial 0 is the incumbent, and was retrained."""
     retrained = Retrained(RUN, 0, 1, "w", (0.25, 0.1 + 0.2), 15, 1.0, 4.0, 5.0)
     begun = RetrainingBegun(5, 40, 2, (RUN,), 4.0)
-    return fold([Begun("id", 4, CONFIG, 0.0), *finished(0, 0.1), begun, retrained])
+    return fold([Begun("id", 4, CONFIG, 0.0), *make_events(0, 0.1), begun, retrained])
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_saved_network_is_found(directory: RunDirectory, ledger: Ledger) -> No
 
 
 def test_one_of_a_former_incumbent_is_not(directory: RunDirectory, ledger: Ledger) -> None:
-    for event in finished(1, 0.05):
+    for event in make_events(1, 0.05):
         ledger.apply(event)
     ledger.apply(Retrained(RUN, 1, 1, "w", (0.25, 0.1 + 0.2), 15, 1.0, 4.0, 5.0))
     assert not saved_models(directory, ledger)

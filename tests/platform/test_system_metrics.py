@@ -110,7 +110,7 @@ def test_mlflow_shows_what_the_journal_keeps(tmp_path: Path) -> None:
     journal = (out / "journal.jsonl").read_text()
     assert journal.count('"process_memory_usage_megabytes"') == 2
     client = MlflowClient(f"sqlite:///{out}/mlflow.db")
-    (experiment,) = (found for found in client.search_experiments() if found.name != "Default")
+    (experiment,) = (candidate for candidate in client.search_experiments() if candidate.name != "Default")
     trials = client.search_runs([experiment.experiment_id], "tags.`fmnas.kind` = 'trial'")
     assert len(trials) == 2
     for trial in trials:

@@ -39,8 +39,8 @@ def test_a_server_that_does_not_answer_is_an_error_without_the_password() -> Non
 
 
 def test_a_running_server_is_only_named_and_without_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = SimpleNamespace(get_experiment_by_name=lambda name: SimpleNamespace(experiment_id=f"id-of-{name}"))
-    mlflow = SimpleNamespace(MlflowClient=lambda tracking_uri: found)
+    client = SimpleNamespace(get_experiment_by_name=lambda name: SimpleNamespace(experiment_id=f"id-of-{name}"))
+    mlflow = SimpleNamespace(MlflowClient=lambda tracking_uri: client)
     monkeypatch.setattr("fmnas.platform.mlflow.client.load_mlflow", lambda: mlflow)
     lines: list[str] = []
     open_ui("http://me:secret@host:7", 5000, "toy", "abc", lines.append)
