@@ -32,7 +32,7 @@ def test_path_of_3_and_complete_graph_of_8_are_the_golden_ones() -> None:
     np.testing.assert_allclose(complete.spectrum[0], GOLDEN["complete8"]["eigenvalues"], atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [2, 9, 25])
+@pytest.mark.parametrize("n", [2, 9, 25, 100])
 def test_spectra_of_a_complete_graph_and_of_a_path_are_their_closed_forms(n: int) -> None:
     path, complete = Ordinal("path", range(n)), Nominal("complete", range(n))
     np.testing.assert_allclose(complete.spectrum[0], [0.0] + [n] * (n - 1), atol=1e-10)
