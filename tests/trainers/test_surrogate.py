@@ -85,6 +85,46 @@ def test_paths_are_counted() -> None:
     assert (numbers["identities of paths, less"], numbers["identities of paths, more"]) == (1, 1)
 
 
+def test_outputs_and_operations_on_inputs_are_described() -> None:
+    """S1 = maxpool5x5 + sepconv3x3 of the inputs, S2 = conv1x1(input) + conv3x3(S1), both outputs read one input."""
+    cell = Cell(
+        inputs=((-1, 0), (0, 1), (1, 2), (-1, 3)),
+        operations=(
+            ("maxpool5x5", "sepconv3x3"),
+            ("conv1x1", "conv3x3"),
+            ("identity", "conv1x1"),
+            ("sepconv5x5", "conv5x5"),
+        ),
+        output=2,
+    )
+    numbers = describe_cell(cell)
+    assert (numbers["states"], numbers["states after the first output"]) == (4, 2)
+    assert (numbers["number of conv1x1"], numbers["number of maxpool3x3"]) == (2, 0)
+    assert (numbers["first output, lower rank"], numbers["first output, higher rank"]) == (3, 6)
+    assert (numbers["last output, lower rank"], numbers["last output, higher rank"]) == (5, 7)
+    assert (numbers["first output, inputs"], numbers["last output, inputs"]) == (1, 1)
+    assert (numbers["operations on inputs"], numbers["least of them"], numbers["best"]) == (4, 2, 5)
+
+
+def test_a_schedule_is_described_by_its_rates_and_its_friction() -> None:
+    """The rates of the three epochs are 0.1, 0.05 and 0.025; the friction is 1.001 - 0.9."""
+    schedule = Schedule(0.1, 0.9, 1e-4, lr_reduction=0.5, reduction_point_1=0.4, reduction_point_2=0.5)
+    assert describe_schedule(schedule, 3, 2, 3) == pytest.approx(
+        {
+            "epochs": 2,
+            "learning rate of epoch 1": 0.1,
+            "learning rate of epoch 2": 0.05,
+            "learning rate of epoch 3": 0.0,
+            "sum of learning rates": 0.15,
+            "momentum": 0.9,
+            "weight decay": 1e-4,
+            "first rate / friction": 0.1 / 0.101,
+            "last rate / friction": 0.05 / 0.101,
+            "sum of rates / friction": 0.15 / 0.101,
+        }
+    )
+
+
 @given(SEEDS)
 def test_epochs_to_come_make_no_difference(seed: int) -> None:
     """A training of three epochs looks after its first like one of another schedule with the same first rate."""
@@ -169,6 +209,8 @@ def test_seeds_guess_as_often_as_predicted(surrogate: Surrogate) -> None:
     assert (errors == GUESSING_ERROR).mean() == pytest.approx(0.5, abs=0.03)
     assert all(evaluation.diverged == (GUESSING_ERROR in evaluation.errors) for evaluation in drawn)
     assert drawn[0].seconds == pytest.approx(2.0)
+    overhead = surrogate.facts.overhead
+    assert fixed.draw(trial_of(0, epochs=1)).seconds == pytest.approx(2.0 * (overhead + 1) / (overhead + 3))
 
 
 def test_a_written_surrogate_is_read_again(surrogate: Surrogate, tmp_path: Path) -> None:
