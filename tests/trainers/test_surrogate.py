@@ -196,12 +196,29 @@ def test_the_noise_is_as_predicted(surrogate: Surrogate) -> None:
     assert guesses.mean() == pytest.approx(prediction.guessing, abs=0.01)
 
 
+def with_constants(surrogate: Surrogate, **numbers: float) -> Surrogate:
+    """A surrogate whose models predict these numbers for all trials."""
+    leaf = replace(surrogate.models["error"], roots=np.zeros(0, dtype=np.int32))
+    models = {name: replace(leaf, constant=np.array(number)) for name, number in numbers.items()}
+    return Surrogate(surrogate.facts, models, surrogate.recorded)
+
+
+def test_an_error_is_a_log_normal_number_of_the_seed(surrogate: Surrogate) -> None:
+    """Its logarithm is -1 + 0.1 z for a standard normal z; predicted shares of guesses are clipped to [0, 1]."""
+    no_guess, guess = (
+        with_constants(surrogate, error=-1.0, spread=np.log(0.1), guessing=share, seconds=0.0) for share in (-0.5, 1.5)
+    )
+    assert (no_guess.predict(trial_of(0)).guessing, guess.predict(trial_of(0)).guessing) == (0.0, 1.0)
+    scores = np.random.default_rng(7).standard_normal(surrogate.facts.seeds)
+    images = surrogate.facts.images
+    errors = no_guess.draw(replace(trial_of(0), seed=7)).errors
+    np.testing.assert_allclose(errors, np.rint(np.exp(-1.0 + 0.1 * scores) * images) / images, rtol=1e-12)
+    assert set(guess.draw(trial_of(0)).errors) == {GUESSING_ERROR}
+
+
 def test_seeds_guess_as_often_as_predicted(surrogate: Surrogate) -> None:
     """Models of constants: an error of e^-1 without noise, of which every second seed guesses."""
-    leaf = replace(surrogate.models["error"], roots=np.zeros(0, dtype=np.int32))
-    numbers = {"error": -1.0, "spread": -30.0, "guessing": 0.5, "seconds": np.log(2.0)}
-    models = {name: replace(leaf, constant=np.array(number)) for name, number in numbers.items()}
-    fixed = Surrogate(surrogate.facts, models, surrogate.recorded)
+    fixed = with_constants(surrogate, error=-1.0, spread=-30.0, guessing=0.5, seconds=np.log(2.0))
     drawn = [fixed.draw(replace(trial_of(0), seed=seed)) for seed in range(2000)]
     errors = np.array([evaluation.errors for evaluation in drawn])
     value = round(exp(-1.0) * surrogate.facts.images) / surrogate.facts.images
