@@ -86,4 +86,7 @@ def test_a_recorded_result_races_with_its_first_errors() -> None:
     assert stopped.objective == pytest.approx(0.51)  # 0.01 is not of the errors
     assert (stopped.errors, stopped.share, stopped.seconds) == ((0.5,), 0.25, 2.0)
     assert stopped.curve == pytest.approx((0.8, 0.5))
+    two = race(RECORDED, first_of(trial, 2, 0.4))
+    assert (two.objective, two.share, two.seconds) == pytest.approx((0.41, 0.5, 4.0))
+    assert (two.errors, two.curve) == ((0.5, 0.3), pytest.approx((0.6, 0.4)))
     assert race(RECORDED, first_of(trial, 4, 0.0)) == RECORDED
