@@ -32,6 +32,13 @@ def test_the_best_short_sequence_is_the_known_one() -> None:
     assert best == -49 / 6
 
 
+def test_the_minimum_of_labs_is_the_published_merit_factor() -> None:
+    """8.170 for length 50, in the table of Packebusch and Mertens (2016)."""
+    minimum = PROBLEMS["labs"].problem().minimum
+    assert minimum is not None
+    assert round(-minimum, 3) == 8.170
+
+
 def test_the_minimum_of_contamination_is_better_than_its_neighbours() -> None:
     values, objective = GOLDEN["contamination"][-1]
     assert objective == PROBLEMS["contamination"].problem().minimum
@@ -50,6 +57,17 @@ def test_a_clause_is_satisfied_by_any_of_its_literals() -> None:
         if all(values[v] != sign for v, sign in zip(clause, signs, strict=True))
     )
     assert combinatorial.maxsat(configuration_of(values)) == pytest.approx(lost / weights.sum())
+
+
+def test_the_clauses_are_those_of_seed_0() -> None:
+    """Three of the 60 variables per clause, then the wanted values of all, then weights from 1 to 10."""
+    rng = np.random.RandomState(0)
+    clauses = [rng.permutation(60)[:3] for _ in range(600)]
+    signs, weights = rng.randint(2, size=(600, 3)), rng.randint(1, 11, 600)
+    lost = sum(weights[i] for i in range(600) if 1 not in signs[i])  # no literal of these is true if all values are 1
+    assert combinatorial.maxsat(configuration_of([1] * 60)) == pytest.approx(lost / sum(weights))
+    lost = sum(weights[i] for i in range(600) if all((clauses[i][k] < 30) != signs[i][k] for k in range(3)))
+    assert combinatorial.maxsat(configuration_of([1] * 30 + [0] * 30)) == pytest.approx(lost / sum(weights))
 
 
 @pytest.mark.parametrize("name", NAMES)
