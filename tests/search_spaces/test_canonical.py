@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.search_spaces import Cell, canonical_form
+from fmnas.search_spaces.canonical import CanonicalCell
 from fmnas.search_spaces.nasnet import OPERATIONS, input_pairs
 
 GraphOf = Callable[[Cell], nx.DiGraph]
@@ -129,3 +130,20 @@ def test_a_cell_that_is_its_own_mirror_image_may_exchange_its_inputs_alone(netwo
     a, b = (Cell(inputs, (forth, back, *outputs), 3) for outputs in ((forth, back), (back, forth)))
     assert same_network(network_graph(a), network_graph(b))
     assert canonical_form(a) == canonical_form(b)
+
+
+def test_the_form_is_the_least_of_both_mirror_images() -> None:
+    """S3 and S4 read the inputs alone: either may be the last, and as the first that of the lesser operations is."""
+    cell = Cell(((-1, 0),) * 4, (("identity",) * 2, ("identity",) * 2, ("conv3x3", "identity"), ("conv1x1",) * 2), 3)
+    lesser, greater = ((-1, "conv1x1"), (0, "conv1x1")), ((-1, "identity"), (0, "conv3x3"))
+    assert canonical_form(cell) == CanonicalCell((lesser, greater), 1)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_states_of_a_form_use_earlier_ones_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    wiring = WIRINGS[rng.integers(len(WIRINGS))]
+    operations = tuple((OPERATIONS[a], OPERATIONS[b]) for a, b in rng.integers(len(OPERATIONS), size=(4, 2)))
+    form = canonical_form(Cell(((-1, 0), *wiring[:3]), operations, wiring[3]))
+    assert all(source < number for number, state in enumerate(form.states, start=1) for source, _ in state)
+    assert 1 <= form.output < len(form.states)
