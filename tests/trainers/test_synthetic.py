@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.platform.problems import PROBLEMS
-from fmnas.search_spaces import Configuration
+from fmnas.search_spaces import Configuration, Integer, LinearConstraint, Real, Space
 from fmnas.trainers import Problem
 
 VALUES = {
@@ -105,3 +105,13 @@ def test_nominal_spaces(name: str) -> None:
     assert [v.vertices for v in space.discrete] == [tuple(range(n)) for n in sizes]
     for variable, n in zip(space.discrete, sizes, strict=True):
         assert variable.adjacency.sum() == n * (n - 1), "every value is adjacent to every other"
+
+
+@pytest.mark.parametrize("weights", ["gaussian", "laplace"])
+def test_mivabos_spaces(weights: str) -> None:
+    """Eight reals in [0, 1] and eight binaries, of which at most two are 1 in the constrained form."""
+    bits = [Integer(f"h{j}", 0, 1) for j in range(1, 9)]
+    variables = [*(Real(f"x{i}", 0.0, 1.0) for i in range(1, 9)), *bits]
+    at_most_2 = LinearConstraint({bit.name: 1.0 for bit in bits}, 2.0)
+    assert PROBLEMS[f"mivabo_{weights}"].problem().space == Space(variables)
+    assert PROBLEMS[f"mivabo_{weights}_at_most_2"].problem().space == Space(variables, [at_most_2])
