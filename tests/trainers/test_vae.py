@@ -15,7 +15,7 @@ from fmnas.platform.registry import OPTIMIZERS, OptimizerContext
 from fmnas.search_spaces import Configuration, SpaceError, Trial
 from fmnas.search_spaces.records import MODEL
 from fmnas.trainers.contract import EvaluationStoppedError
-from fmnas.trainers.images.vae import PENALTY, VAE_FMNIST_SMALL, Autoencoder, Deconvolution, VAETrainer
+from fmnas.trainers.images.vae import PENALTY, VAE_FMNIST_SMALL, Autoencoder, Deconvolution, Images, VAETrainer
 from fmnas.trainers.images.vae_space import VAE_SPACE
 from fmnas.trainers.problem import DataSettings, ProblemSettings
 from fmnas.trainers.split import Split
@@ -61,6 +61,18 @@ def count(kind: str, used: int, one: list[Configuration], other: list[Configurat
                                     | {kind: used} | a | b)
         for a, b in product(one, other)
     )  # fmt: skip
+
+
+def test_the_values_of_each_discrete_variable() -> None:
+    """Up to two layers of each kind, with 0 to 3 paddings and a multiple of 64 units."""
+    small, large, padding, units = (4, 8, 16, 24), (8, 16, 32, 48), (0, 1, 2, 3), tuple(range(0, 961, 64))
+    values: dict[str, tuple[int, ...]] = {"f1_units": units, "f4_units": units, "latent": tuple(range(16, 65))}
+    used = ("convolutions", "encoder_layers", "decoder_layers", "deconvolutions")
+    values |= dict.fromkeys(used, (0, 1, 2))
+    for name, channels in (("c1", small), ("c2", large), ("d1", large), ("d2", small)):
+        values |= {f"{name}_channels": channels, f"{name}_stride": (1, 2), f"{name}_filter": (3, 5)}
+        values |= {f"{name}_padding": padding} | ({f"{name}_output_padding": padding} if name[0] == "d" else {})
+    assert {variable.name: variable.vertices for variable in VAE_SPACE.discrete} == values
 
 
 def test_numbers_of_architectures_that_fit() -> None:
@@ -126,6 +138,15 @@ def trainer() -> VAETrainer:
     images = (rng.random((64, 28, 28)) < 0.2).astype(np.uint8) * 255
     labels = (np.arange(64) % 10).astype(np.uint8)
     return VAETrainer(Split(images[:48], labels[:48], images[48:], labels[48:], "noise", "a test"))
+
+
+def test_grey_levels_are_shares_of_255_and_probabilities_of_held_out_pixels() -> None:
+    images, labels = np.zeros((2, 28, 28), dtype=np.uint8), np.zeros(2, dtype=np.uint8)
+    images[:, 14:], images[:, 0, 0] = 255, 51
+    data = Images.from_split(Split(images, labels, images, labels, "halves", "a test"))
+    assert (data.train.shape, data.held_out.shape) == ((2, 784), (2, 784))
+    assert data.train[0, [0, 1, 783]].tolist() == pytest.approx([0.2, 0.0, 1.0])
+    assert data.held_out[:, 1:].tolist() == [[0.0] * 391 + [1.0] * 392] * 2
 
 
 def test_uniform_pixels_have_the_penalty(trainer: VAETrainer) -> None:
