@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.baselines import binary_codes
+from fmnas.baselines import binary_codes, binary_quadratic
 from fmnas.baselines.binary_codes import BinaryCodes, code_table
 from fmnas.baselines.binary_quadratic import BinaryQuadratic, DiscreteOracle
 from fmnas.baselines.dual_bound import DualProblem, least_waves, points_on_path
@@ -247,3 +247,40 @@ def test_many_known_vertices_are_avoided_in_little_memory() -> None:
     torch.testing.assert_close(V, listed[2_000:2_001])
     assert float(value[0]) == float(listed[2_000].sum())
     assert max(event.cpu_memory_usage for event in profile.events()) < 10_000_000
+
+
+def search_by_flips(f: Any, start: list[int], tenures: list[int]) -> tuple[float, list[int]]:
+    """The least value of a tabu search from one start, and where it was: a flip per step, as in Glover (1989)."""
+    x, until = list(start), [0] * len(start)
+    best = (f(x), list(x))
+    for step, tenure in enumerate(tenures):
+        flipped = [[*x[:i], 1 - x[i], *x[i + 1 :]] for i in range(len(x))]
+        allowed = [i for i, y in enumerate(flipped) if until[i] <= step or f(y) < best[0]]
+        i = min(allowed, key=lambda i: f(flipped[i]))
+        x, until[i] = flipped[i], step + 1 + tenure
+        best = min(best, (f(x), list(x)))
+    return best
+
+
+def test_tabu_search_flips_what_was_just_flipped_only_if_the_result_is_the_best_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps, bits, problems = 12, 8, 60
+    monkeypatch.setattr(binary_codes, "LARGEST_LIST", 4)
+    monkeypatch.setattr(binary_quadratic, "TABU_STEPS", steps)
+    rng = np.random.default_rng(0)
+    linear, upper = rng.standard_normal((problems, bits)), np.triu(rng.standard_normal((problems, bits, bits)), 1)
+    pairs = upper + upper.transpose(0, 2, 1)
+    f = BinaryQuadratic(*map(torch.from_numpy, (np.zeros(problems), linear, pairs)))
+    V = torch.from_numpy(rng.integers(2, size=(problems, bits)))
+    starts, none = Points(torch.zeros(problems, 0, dtype=torch.float64), V), torch.zeros(0, bits, dtype=torch.int64)
+    lowest_V, lowest = DiscreteOracle(BinaryCodes(Space(BITS))).minimise(f, starts, none)
+    tenures = np.random.default_rng(0).integers(2 * bits // 3 + 1, size=(steps, problems))
+    for s in range(problems):
+        value, x = search_by_flips(
+            lambda x, s=s: float(linear[s] @ x + 0.5 * np.array(x) @ pairs[s] @ x),
+            V[s].tolist(),
+            tenures[:, s].tolist(),
+        )
+        assert float(lowest[s]) == pytest.approx(value, abs=1e-12)
+        assert lowest_V[s].tolist() == x
