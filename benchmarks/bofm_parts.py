@@ -7,7 +7,7 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=26"
 
 | part | levels, the default first |
 |---|---|
-| warpings | 18; 26: from -1 to 2, the earlier default; 42: from -2 to 3; 9: no log scale; 6: bends -1, 0 and 1; 1 |
+| warpings | 18; 26: from -1 to 2, the earlier default; 42: from -2 to 3; 9: no log scale; 1 |
 | kernel | blended: the product of factors and their mean s; plain: the product; pairs: the product and (s + s^2) / 2 |
 | search | 6 starts of 600 points; 20 of 2,000; half or double of all its numbers |
 | correlation | of the priors: 0.5, or another one |
@@ -119,7 +119,6 @@ ALL_WARPINGS = {
     "26": bent(-1.0, 2.0, 0.25),
     "42": bent(-2.0, 3.0, 0.25),
     "9": tuple(warping for warping in WARPINGS if warping.warp is identity),
-    "6": bent(-1.0, 1.0, 1.0),
     "1": (Warping(),),
 }
 

@@ -52,6 +52,37 @@ def test_the_page_has_the_counts_of_one_deviation(name: str) -> None:
     assert f"pairs | {' | '.join(counts_of_the_constants([name], 'warpings=18,deviation=1'))} | – |" in MEASUREMENTS
 
 
+LIMITS = {"func2c": -0.2, "func3c": -0.7, "ackley5c": 0.1}
+"""A lower value is at the optimum."""
+
+
+def count_at_optima(
+    results: Sequence[ProblemResults], first: str, second: str
+) -> tuple[tuple[list[int], list[int]], tuple[int, int]]:
+    """For two arms, the runs at the optimum of each function, and those in which this arm alone is."""
+    at_optimum = {problem.name: problem.incumbents[:, :, -1] < LIMITS[problem.name] for problem in results}
+    k, j = (results[0].optimizers.index(name) for name in (first, second))
+    of_first, of_second = ([int(at_optimum[name][i].sum()) for name in LIMITS] for i in (k, j))
+    alone, other = (
+        sum(int((at_optimum[name][a] & ~at_optimum[name][b]).sum()) for name in LIMITS) for a, b in ((k, j), (j, k))
+    )
+    return (of_first, of_second), (alone, other)
+
+
+def test_the_page_has_the_counts_of_fewer_bends_and_starts() -> None:
+    arm = "warpings=6,starts=plain"
+    assert f"| 70 pairs | {' | '.join(counts_of_the_constants(['design_six_warpings'], arm))} |" in MEASUREMENTS
+    names = ("design_six_warpings", "design_six_warpings_functions")
+    runs = [run for name in names for run in suite.read_runs(RESULTS / f"{name}.csv") if run.problem in LIMITS]
+    counts, alone = count_at_optima(suite.problems_in(runs), "default", arm)
+    text = " ".join(MEASUREMENTS.split())
+    kept, left_out = ("{}, {} and {}".format(*count) for count in counts)
+    assert f"it is at the optimum in {kept}, without them in {left_out}" in text
+    assert alone[0] > alone[1]
+    p = binomtest(alone[0], sum(alone)).pvalue
+    assert f"p = {p:.2f}, sign test over the {sum(alone)} runs in which one of the two alone is" in text
+
+
 def count_pairs(results: Sequence[ProblemResults], checkpoint: int) -> str:
     """The earlier default lower, equal, higher at a checkpoint, and p."""
     at = [replace(problem, incumbents=problem.incumbents[:, :, [checkpoint]]) for problem in results]
@@ -105,19 +136,11 @@ def test_the_page_has_the_counts_of_what_was_run_again() -> None:
 
 def test_the_page_has_the_counts_at_the_optima_of_the_functions() -> None:
     results = suite.problems_in(suite.read_runs(RESULTS / "functions_deviation.csv"))
-    limits = {"func2c": -0.2, "func3c": -0.7, "ackley5c": 0.1}
-    at_optimum = {problem.name: problem.incumbents[:, :, -1] < limits[problem.name] for problem in results}
-    before, one = (results[0].optimizers.index(name) for name in ("default", "warpings=18,deviation=1"))
-    counts = [[int(at_optimum[name][k].sum()) for name in limits] for k in (one, before)]
+    (before, one), alone = count_at_optima(results, "default", "warpings=18,deviation=1")
     text = " ".join(MEASUREMENTS.split())
-    for a, b, c in counts:
+    for a, b, c in (one, before):
         assert f"{a}, {b} and {c}" in text
-    alone = [
-        int((at_optimum[name][k] & ~at_optimum[name][j]).sum())
-        for k, j in ((before, one), (one, before))
-        for name in limits
-    ]
-    ours, total = sum(alone[:3]), sum(alone)
+    ours, total = alone[0], sum(alone)
     p = binomtest(ours, total).pvalue
     assert f"of the {total} repeats in which one of the two alone is, it is the earlier default in {ours}" in text
     (test,) = compare_overall(results, "default")
