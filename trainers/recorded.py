@@ -83,10 +83,10 @@ class RecordedTrainer:
         return race(result.evaluation, trial)
 
     def _refusal(self, trial: Trial, known: Mapping[int, list[int]]) -> str:
-        epochs = f", only at {', '.join(map(str, sorted(known)))}" if known else ""
+        known_epochs = f", only at {', '.join(map(str, sorted(known)))}" if known else ""
         return (
-            f"{self._table.place} has no result of {dict(trial.configuration)} at {trial.epochs} epochs{epochs}; it "
-            f"has {len(self._table)} results of {len(self._rows)} configurations: record this one, too, or restrict "
+            f"{self._table.place} has no result of {dict(trial.configuration)} at {trial.epochs} epochs{known_epochs}; "
+            f"it has {len(self._table)} results of {len(self._rows)} configurations: record this one, too, or restrict "
             "the search to recorded ones, e.g. by `fixed`"
         )
 

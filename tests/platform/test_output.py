@@ -80,7 +80,7 @@ def test_an_experiment_outlives_its_reader(tmp_path: Path, mode: str, is_full_di
     assert journal_dicts(out / "journal.jsonl")[-1]["status"] == "finished"
 
 
-def buffered_output() -> dict[str, str]:
+def build_environment() -> dict[str, str]:
     """The environment of a process that buffers its output, whatever that of the tests does."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
@@ -90,7 +90,9 @@ def unread(*arguments: str) -> tuple[int, str]:
     reader, writer = os.pipe()
     os.close(reader)
     command = [*FMNAS, *arguments]
-    done = subprocess.run(command, env=buffered_output(), stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, env=build_environment(), stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
     os.close(writer)
     return done.returncode, done.stderr
 
@@ -122,7 +124,7 @@ def test_a_command_says_that_the_disk_of_its_output_is_full(arguments: list[str]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [*FMNAS, *arguments],
-            env=buffered_output(),
+            env=build_environment(),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
