@@ -29,6 +29,7 @@ from fmnas.optimizers.gp.points import Points
 
 NUGGET = 1e-6
 """Added to the diagonal of the kernel, times the amplitude."""
+ONE = torch.ones((), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -72,18 +73,18 @@ class AdditiveKernel:
 
     def base_kernels(self, parameters: Parameters, first: Points, second: Points) -> Tensor:
         """Return z [N, ...] for points whose rows broadcast: C [..., D] and V [..., P]."""
-        z = [
-            self.discrete_kernel(p, parameters.beta[p], first.V[..., p] == second.V[..., p])
-            for p in range(len(self.sizes))
-        ]
+        z = [self.discrete_kernel(p, b, first.V[..., p] == second.V[..., p]) for p, b in enumerate(parameters.beta)]
         z += [continuous_kernel(q, (first.C[..., d] - second.C[..., d]).square()) for d, q in enumerate(parameters.q)]
         return torch.stack(z)
 
     def discrete_kernel(self, p: int, beta: float, equal: Tensor) -> Tensor:
         """Return the base kernel of a discrete variable: 1 where `equal`."""
+        return torch.where(equal, ONE, self.different(p, beta))
+
+    def different(self, p: int, beta: float) -> float:
+        """Return the base kernel of different values of a discrete variable."""
         decay = math.exp(-math.exp(beta) * self.sizes[p])
-        different = (1.0 - decay) / (1.0 + (self.sizes[p] - 1) * decay)
-        return different + (1.0 - different) * equal.double()
+        return (1.0 - decay) / (1.0 + (self.sizes[p] - 1) * decay)
 
     def polynomials(self, z: Tensor) -> Tensor:
         """Return e [R + 1, ...], with e_0 = 1, of base kernels z [N, ...]."""

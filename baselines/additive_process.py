@@ -1,6 +1,6 @@
 """Gaussian processes with HyBO's additive kernel under sampled parameters, and the acquisition averaged over them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from fmnas.optimizers.gp.region import Region
 
 ROUNDS = 2
 """Of hill climbing and CMA-ES."""
-CHUNK = 64
-"""Points predicted at once."""
+CHUNK, STARTS = 64, 10
+"""Points, and starts of CMA-ES, that are predicted at once: more do not fit into a processor's cache."""
 
 
 class Process:
@@ -40,40 +40,32 @@ class Process:
 
     def predict(self, points: Points) -> tuple[Tensor, Tensor]:
         """Return (mean, variance) [m]."""
-        parts = [
-            self._from_kernel(self._kernel.value(self._cross(Points(C, V)), self._parameters))
-            for C, V in zip(points.C.split(CHUNK), points.V.split(CHUNK), strict=True)
-        ]
-        return torch.cat([mean for mean, _ in parts]), torch.cat([variance for _, variance in parts])
+        chunks = map(Points, points.C.split(CHUNK), points.V.split(CHUNK))
+        return concatenate(self._from_kernel(self._kernel.value(self._cross(c), self._parameters)) for c in chunks)
 
     def predict_neighbours(self, points: Points, region: Region) -> tuple[Tensor, Tensor]:
         """Return (mean, variance) [S, K] at each point with one vertex replaced by each of the region's K vertices."""
         z = self._cross(points)  # [N, S, n]
         value, slopes = self._kernel.value_and_slopes(z, self._parameters)
-        changed = torch.stack(
-            [
-                self._kernel.discrete_kernel(p, self._parameters.beta[p], self._points.V[:, p] == vertex)
-                for p, vertex in zip(region.variable.tolist(), region.vertex.tolist(), strict=True)
-            ]
-        )  # [K, n]
-        rows = region.variable
+        beta, rows = self._parameters.beta, region.variable
+        different = torch.tensor([self._kernel.different(p, b) for p, b in enumerate(beta)], dtype=torch.float64)
+        equal = self._points.V.T[rows] == region.vertex[:, None]
+        changed = torch.where(equal, 1.0, different[rows, None])  # [K, n]
         return self._from_kernel(value[:, None] + (changed - z[rows].transpose(0, 1)) * slopes[rows].transpose(0, 1))
 
-    def predict_moved(self, C: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (mean, variance) [S, L] at continuous parts C [S, L, D] with the vertices V [S, P]."""
-        kernel, parameters = self._kernel, self._parameters
-        fixed = kernel.polynomials(self._cross(Points(C[:, 0], V))[: len(kernel.sizes)])  # [R + 1, S, n]
+    def discrete_part(self, points: Points) -> Tensor:
+        """Return what `predict_moved` needs of the vertices of points [S]: weighted polynomials [R + 1, S, n]."""
+        e = self._kernel.polynomials(self._cross(points)[: len(self._kernel.sizes)])
+        weights = torch.tensor((-torch.inf, *self._parameters.weights), dtype=torch.float64).exp()
+        return torch.stack([torch.tensordot(weights[t:], e[: len(e) - t], dims=1) for t in range(len(e))])
+
+    def predict_moved(self, C: Tensor, discrete_part: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (mean, variance) [S, L] at continuous parts C [S, L, D]; discrete_part: of the S points."""
         moved = torch.ones(1, *C.shape[:2], len(self._points), dtype=torch.float64)  # [at most D + 1, S, L, n]
-        for d, q in enumerate(parameters.q):
+        for d, q in enumerate(self._parameters.q):
             squared = (C[:, :, None, d] - self._points.C[:, d]).square()
-            moved = kernel.extend(moved, continuous_kernel(q, squared)[None])
-        weights = torch.tensor(parameters.weights, dtype=torch.float64).exp()
-        value = torch.zeros(moved.shape[1:], dtype=torch.float64)
-        for t, of_order in enumerate(moved):  # t continuous variables, r - t discrete
-            orders = range(max(1, t), kernel.orders + 1)
-            of_fixed = sum((weights[r - 1] * fixed[r - t] for r in orders), torch.zeros_like(fixed[0]))
-            value += of_fixed[:, None] * of_order
-        return self._from_kernel(value)
+            moved = self._kernel.extend(moved, continuous_kernel(q, squared)[None])
+        return self._from_kernel(sum(of_t[:, None] * e_t for of_t, e_t in zip(discrete_part, moved, strict=False)))
 
     def _from_kernel(self, value: Tensor) -> tuple[Tensor, Tensor]:
         k = self._amplitude * value
@@ -104,7 +96,7 @@ class AveragedSurface:
         for _ in range(ROUNDS):
             V, value = self._climb(Points(C, V), value, region)
             if C.shape[1]:
-                C, value = maximise_cma(lambda moved: self._at_moved(moved, V, region), C, rng)  # noqa: B023
+                C, value = maximise_cma(self._of_moved(Points(C, V), region), C, rng)
         return Points(C, V), value
 
     def _climb(self, points: Points, value: Tensor, region: Region) -> tuple[Tensor, Tensor]:
@@ -120,17 +112,28 @@ class AveragedSurface:
             V[active, region.variable[k]], value[active] = region.vertex[k], best
         return V, value
 
-    def _at_moved(self, C: Tensor, V: Tensor, region: Region) -> Tensor:
-        value = self._average([process.predict_moved(C, V) for process in self._processes])
-        if not region.space.constraints:
-            return value
-        S, L, D = C.shape
-        allowed = region.feasible(Points(C.reshape(S * L, D), V.repeat_interleave(L, 0)))
-        return torch.where(allowed.reshape(S, L), value, -torch.inf)
+    def _of_moved(self, points: Points, region: Region) -> Callable[[Tensor], Tensor]:
+        """Return the function of continuous parts C [S, L, D] at the vertices of points [S]; -inf where not allowed."""
+        parts = [(process, process.discrete_part(points).split(STARTS, dim=1)) for process in self._processes]
+
+        def value(C: Tensor) -> Tensor:
+            chunks = C.split(STARTS)
+            values = self._average([concatenate(map(process.predict_moved, chunks, part)) for process, part in parts])
+            S, L, D = C.shape
+            allowed = region.feasible(Points(C.reshape(S * L, D), points.V.repeat_interleave(L, 0)))
+            return values.where(allowed.reshape(S, L), -torch.inf)
+
+        return value
 
     def _average(self, predictions: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         values = torch.stack([self._acquisition.value(mean, variance.sqrt()) for mean, variance in predictions])
         return values.logsumexp(0) - float(np.log(len(predictions)))
+
+
+def concatenate(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Return (mean, variance) of all parts, along the first dimension."""
+    mean, variance = zip(*parts, strict=True)
+    return torch.cat(mean), torch.cat(variance)
 
 
 def neighbours(point: Points, region: Region, most: int, rng: np.random.Generator) -> Points:

@@ -121,7 +121,7 @@ def test_predictions_at_moved_points_equal_those_at_any(sizes: tuple[int, ...], 
     y = torch.linspace(-1.0, 1.0, len(points), dtype=torch.float64)
     process = Process(AdditiveKernel(sizes, count), points, y, parameters)
     moved = torch.rand(len(points), 4, 2, generator=torch.Generator().manual_seed(0)).double()
-    mean, variance = process.predict_moved(moved, points.V)
+    mean, variance = process.predict_moved(moved, process.discrete_part(points))
     for i in range(4):
         expected = process.predict(Points(moved[:, i], points.V))
         torch.testing.assert_close((mean[:, i], variance[:, i]), expected, rtol=1e-8, atol=1e-10)
