@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/record_xgb_table.py --out trainers/tables    # six minutes
     OMP_NUM_THREADS=1 python benchmarks/record_xgb_table.py --quick                  # 20 configurations, not written
 
-It writes xgb_table.csv.gz and, beside it, xgb_table.json with the command, the versions and the date. Each error is
+It writes xgb_table.csv.gz and, next to it, xgb_table.json with the command, the versions and the date. Each error is
 that of a stratified 3-fold cross-validation on scikit-learn's breast_cancer.
 """
 

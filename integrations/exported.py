@@ -60,7 +60,7 @@ class ExportedExperiment:
 
 
 def describe_trial(ended: EndedTrial) -> dict[str, Any]:
-    """What a trial has beside its configuration, objective and times, as plain data; without what it has not."""
+    """Return what a trial has in addition to its configuration, objective and times, without missing values."""
     trial, evaluation = ended.trial, ended.evaluation
     facts: dict[str, Any] = {
         "trial": trial.id,

@@ -45,7 +45,7 @@ def recorded_problem(path: Path) -> Problem:
 
 
 def problem_of_facts(facts: Mapping[str, Any], **others: Any) -> Problem:
-    """Return a problem with the attributes that were recorded, and others. Facts that are no attributes are ignored."""
+    """Return a problem with the recorded attributes, and others. Facts that are not attributes are ignored."""
     names = {field.name for field in fields(Problem)}
     return Problem(**others, **{name: value for name, value in facts.items() if name in names})
 

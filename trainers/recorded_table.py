@@ -189,7 +189,7 @@ def read_table(path: Path) -> RecordedTable:
 
 
 def _load(content: bytes) -> Any:
-    """Return the arrays of a .npz, by name. Raises ValueError if it is none."""
+    """Return the arrays of a .npz, by name. Raises ValueError if it is not an archive."""
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise ValueError("it is not a .npz file")
     return np.load(io.BytesIO(content), allow_pickle=False)
