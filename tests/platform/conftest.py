@@ -241,3 +241,9 @@ def own_config() -> Callable[..., dict[str, Any]]:
 def run_own() -> Callable[..., int]:
     """run_own(tmp_path, *optimizers): runs that in tmp_path / "run"; the exit code."""
     return _run_own
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A copy of own_optimizers.py."""
+    return Path(shutil.copy(Path(__file__).with_name("own_optimizers.py"), tmp_path / "mine.py"))
