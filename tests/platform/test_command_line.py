@@ -18,7 +18,6 @@ import yaml
 from support import journal_dicts
 
 from fmnas.platform.cli import main
-from fmnas.platform.display.summary import program_name
 from fmnas.platform.experiment.run_directory import RunDirectory
 
 pytestmark = pytest.mark.slow
@@ -111,53 +110,6 @@ def test_existing_folders_and_files_are_not_changed(small: Path, tmp_path: Path,
     assert contents(tmp_path) == {file: b"years"}
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("rnu", "run"), ("confg", "config"), ("Status", "status")])
-def test_a_misspelt_command_gets_a_question(typed: str, meant: str, capsys: Capture) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main([typed, "quickstart"])
-    message = capsys.readouterr().err
-    assert repr(typed) in message
-    assert repr(meant) in message
-    assert "doctor" not in message, "only the similar ones are named"
-
-
-def test_all_commands_are_named_where_none_is_similar(capsys: Capture) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["xyz"])
-    assert "doctor" in capsys.readouterr().err
-
-
-def test_a_shortened_flag_is_no_misspelt_command(capsys: Capture) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--versi"])
-    assert "fmnas" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("command", ["resume", "report", "ui"])
-def test_a_folder_that_is_not_a_run_directory_is_named(command: str, tmp_path: Path, capsys: Capture) -> None:
-    assert str(tmp_path) in run_refused([command, str(tmp_path)], capsys)
-
-
-@pytest.mark.parametrize(
-    ("config", "overrides", "words"),
-    [
-        ("smoke", ["problem=mnist"], ["problem = 'mnist'", "joint"]),
-        ("smoke", ["budget.evaluations=2", "initial_design=4"], ["budget.evaluations = 2", "initial_design = 4"]),
-        ("smoke", ["tracking.enabled=true", "tracking.uri=file:///tmp/x"], ["tracking.uri"]),
-        ("quickstart", ["data.root=nowhere"], ["nowhere"]),
-        ("quickstart", ["data.train=50000", "data.validation=20000"], ["data.train = 50", "60"]),
-        ("quickstart", ["workers.gpus=1"], ["workers.gpus = 1"]),
-        ("smoke", ["workers.kind=ray", "workers.gpus=1", "workers.count=64"], ["workers."]),
-    ],
-)
-def test_wrong_input_writes_nothing(
-    config: str, overrides: list[str], words: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    message = run_refused(["run", config, *FAST, *flags(*overrides), "--out", str(tmp_path / "run")], capsys)
-    assert all(word in message for word in words)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_changed_configuration_is_not_resumed(copied: Path, capsys: Capture) -> None:
     path, journal = copied / "config.yaml", (copied / "journal.jsonl").read_bytes()
     data = yaml.safe_load(path.read_text())
@@ -210,19 +162,6 @@ def test_an_experiment_that_another_process_begins_meanwhile_is_left_alone(
     message = run_refused(["run", "smoke", *LITTLE, "--out", str(tmp_path / "run")], capsys)
     assert f"fmnas resume {tmp_path / 'run'}" in message
     assert contents(tmp_path / "run") == {tmp_path / "run" / "journal.jsonl": b"of the other process"}
-
-
-@pytest.mark.parametrize(("what", "name"), [("problems", "joint"), ("optimizers", "bo-fm"), ("configs", "quickstart")])
-def test_lists_have_a_line_each(what: str, name: str, capsys: Capture) -> None:
-    assert main(["list", what]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith(name) for line in lines)
-    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
-
-
-def test_only_optimizers_have_options(capsys: Capture) -> None:
-    assert main(["list", "problems", "--options"]) == 2
-    assert "problems" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("all_figures", "quick_stores")
@@ -313,38 +252,6 @@ def test_without_a_directory_it_is_the_latest_one(
     assert "older" not in output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], ["usage: fmnas", "COMMAND", "retrain", "doctor"]),
-        (["rnu"], ["rnu", "'run'"]),
-        (["list", "optimizer"], ["'optimizers'"]),
-        (["list"], ["required: problems|optimizers|configs|observers"]),
-        (
-            ["run", "smoke", "--progres-s", "quiet"],
-            ["usage: fmnas run", "--progres-s", "unknown option", "'--progress'"],
-        ),
-        (["status", "--xyz"], ["usage: fmnas status", "unknown", "--xyz"]),
-        (["ui", "--port", "0"], ["'0'", "65535"]),
-        (["retrain", "--epochs", "0"], ["--epochs", "'0'"]),
-        (["check", "random", "--seconds", "x"], ["'x'"]),
-    ],
-)
-def test_wrong_arguments_show_what_is_allowed(arguments: list[str], words: list[str], capsys: Capture) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert all(word in output.err for word in words)
-
-
-def test_a_configuration_is_planned_with_the_arguments_of_run(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["config", "smoke", "--out", str(tmp_path / "run")]) == 0
-    assert "evaluations" in capsys.readouterr().out
-    assert not (tmp_path / "run").exists()
-
-
 def test_an_export_to_a_file_is_told_of_the_url(small: Path, capsys: Capture) -> None:
     assert "sqlite:///" in run_refused(["export", str(small), "--optuna", "studies.db"], capsys)
 
@@ -355,20 +262,6 @@ def test_only_what_a_stopped_run_left_may_be_deleted(tmp_path: Path, capsys: Cap
     assert "delete" not in run_refused(run, capsys)
     (tmp_path / "config.yaml").write_text("")
     assert "delete it if" in run_refused(run, capsys)
-
-
-def test_the_program_is_named_by_its_path_if_the_shell_does_not_find_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "bin" / "fmnas"
-    program.parent.mkdir()
-    program.write_text("")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "argv", [str(program)])
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert program_name() == str(program)
-    monkeypatch.setenv("PATH", str(program.parent))
-    assert program_name() == "fmnas"
 
 
 def test_ctrl_c_during_the_first_imports_ends_without_a_traceback() -> None:
