@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial
 from fmnas.trainers import EvaluationStoppedError, TrainingFailedError
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
+from fmnas.trainers.contract import never_stop, no_report
 from fmnas.trainers.images import training
 from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.multi_seed import StackedLearner
+from fmnas.trainers.images.seed_parallelism import Task
 from fmnas.trainers.split import Split
 
 pytestmark = pytest.mark.slow
@@ -93,6 +95,23 @@ def test_a_retried_trial_ends_as_if_nothing_had_happened(
     )
     assert sorted(report[:2] for report in reports) == [(seed, epoch) for seed in range(3) for epoch in range(1, 6)]
     assert not list(checkpoints.folder.iterdir()), "nothing is left of a finished evaluation"
+
+
+@pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])
+def test_a_learner_with_a_saved_state_goes_on_as_the_one_that_saved_it(
+    make_trainer: MakeTrainer, make_trial: MakeTrial, arrangement: str
+) -> None:
+    """To the last bit of weights and statistics: errors on a few images hide differences."""
+    configuration = make_trial(op1="conv5x5").configuration
+    cell, schedule = Cell.from_configuration(configuration), Schedule.from_configuration(configuration)
+    task = Task(make_trial(), cell, schedule, range(1 + (arrangement == "stacked")), no_report, never_stop)
+    trainer = make_trainer(arrangement=arrangement, threads=1)
+    saved, resumed = trainer._learner(task), trainer._learner(task)
+    saved.train([0.05])
+    resumed.load_state_dict(unpack(pack(saved.state_dict())))
+    assert saved.train([0.02]) == resumed.train([0.02])
+    for one, other in zip(saved.weights(), resumed.weights(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
 
 
 @pytest.fixture
