@@ -20,7 +20,7 @@ from fmnas.optimizers.gp.frequency_modulation import (
 )
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient, normaliser
 from fmnas.optimizers.gp.graphs import Eigenspaces
-from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
+from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
 KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
@@ -159,3 +159,43 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(whole[3], s, rtol=1e-12)
     for part, all_at_once in zip(everything(), whole, strict=True):
         np.testing.assert_allclose(part, all_at_once, rtol=1e-12)
+
+
+STAR = Graph("d", tuple("vwxyz"), tuple(("v", leaf) for leaf in "wxyz"))
+MIXED = Space([Nominal("a", [1, 2, 3]), Ordinal("b", [1, 2, 3]), Nominal("c", [1, 2, 3, 4]), STAR, Integer("n", 1, 20)])
+"""A path of 3 and a star of 5 vertices have 3 distinct eigenvalues each."""
+
+
+@pytest.mark.parametrize(("closed", "path", "entries"), [({}, 0, 20), ({"closed_paths": True}, 20, 3)])
+def test_complete_graphs_and_long_paths_take_few_numbers_per_pair(
+    closed: dict[str, bool], path: int, entries: int
+) -> None:
+    """One of a complete graph; three of a long path where its closed form holds, and not unless asked."""
+    factors = Factors(MIXED, **closed)
+    groups = [(group.members, group.complete, group.path) for group in factors.groups]
+    assert groups == [([0], 3, 0), ([1, 3], 0, 0), ([2], 4, 0), ([4], 0, path)]
+    pair = torch.zeros(1, 5, dtype=torch.long)
+    numbers = [weights.numel() for weights in factors.pairs(pair, pair)]
+    assert numbers == [1, 2 * 3, 1, entries]
+    assert sum(numbers) == factors.terms
+
+
+def test_rows_of_the_smaller_graphs_of_a_group_end_in_zeros() -> None:
+    factors, rng = Factors(MIXED), np.random.default_rng(0)
+    v1, v2 = (torch.from_numpy(MIXED.sample_encoded(rng, 30)).long() for _ in range(2))
+    rows = factors.rows(v2)
+    assert [tuple(table.shape[-2:]) for table in rows] == [(3, 30), (5, 30), (4, 30), (20, 30)]
+    assert not rows[1][0, :, 3:].any()
+    for every, own in zip(factors.pairs_with(rows, v1), factors.pairs(v1, v2), strict=True):
+        np.testing.assert_allclose(every.unflatten(-1, (30, 30)).diagonal(dim1=-2, dim2=-1), own, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(MODULATIONS))
+def test_without_discrete_variables_the_factor_is_that_of_a_point(name: str) -> None:
+    """Its only frequency is 0: f(0, 1 + alpha d2), whatever beta."""
+    factors = Factors(Space([Real("x", 0.0, 1.0)]))
+    alpha, beta, d2 = (torch.tensor([[value]], dtype=torch.float64) for value in (0.5, 3.0, 4.0))
+    graphs = GraphPart(factors, FastKernel(MODULATIONS[name], Modulated()), alpha, beta)
+    none = torch.zeros(1, 1, dtype=torch.long)
+    q, _ = graphs.evaluate(factors.pairs(none, none), d2)
+    assert q.item() == pytest.approx(1 / 3 if name == "modlap" else 1.0)

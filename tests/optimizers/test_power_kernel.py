@@ -12,7 +12,7 @@ from torch import Tensor
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.power_kernel import PowerSums, build_kernel, neural_network_kernel
-from fmnas.search_spaces import Nominal, Real, Space
+from fmnas.search_spaces import Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("a", ["p", "q", "r"])])
 TWO_GRAPHS = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0), Nominal("a", list("pqrs")), Nominal("b", [0, 1])])
@@ -74,6 +74,14 @@ def test_without_its_other_terms_the_mixture_is_modlap(blended: bool) -> None:
     np.testing.assert_allclose(
         r(TWO_GRAPHS, mixture, X, weights=double(0.0, 0.0)), r(TWO_GRAPHS, modlap, X), rtol=1e-12
     )
+
+
+def test_the_same_on_a_long_path_of_which_modlap_uses_the_closed_form() -> None:
+    space = Space([Real("x", 0.0, 1.0), Integer("n", 1, 20)])
+    X = space.sample_encoded(np.random.default_rng(0), 9)
+    mixture, modlap = (build_kernel(space, name, blended=False) for name in ("mixture", "modlap"))
+    expected = r(space, modlap, X)
+    np.testing.assert_allclose(r(space, mixture, X, weights=double(0.0, 0.0)), expected, rtol=1e-9, atol=1e-13)
 
 
 def test_derivatives_of_power_sums() -> None:
