@@ -8,15 +8,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn import functional
+from torch.nn import Conv2d, functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
 from fmnas.trainers.images.cpu_fast import (
+    FastMaxPool,
     FastNetwork,
     MergedConvolution,
     PairedConvolution,
+    PixelProduct,
     fast_learner,
     fused_convolutions,
     rearrange,
@@ -94,6 +96,52 @@ def test_every_form_is_the_convolution_with_its_own_parameters(lanes: int, chann
         check_equal(conv, form, images)
         parameters = ({name: id(part) for name, part in layer.named_parameters()} for layer in (form, conv))
         assert next(parameters) == next(parameters)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "channels", "outputs", "size", "groups", "form"),
+    [
+        (8, 8, 8, 3, 4, MergedConvolution),
+        (8, 8, 8, 5, 1, Conv2d),
+        (8, 16, 16, 5, 4, MergedConvolution),
+        (8, 32, 32, 3, 4, Conv2d),
+        (8, 4, 4, 3, 2, MergedConvolution),
+        (8, 16, 16, 1, 1, PixelProduct),
+        (8, 8, 16, 1, 1, Conv2d),
+        (8, 16, 8, 1, 1, Conv2d),
+        (16, 8, 8, 3, 4, PairedConvolution),
+        (16, 8, 8, 5, 1, PairedConvolution),
+        (16, 8, 8, 3, 1, Conv2d),
+        (16, 16, 16, 5, 4, Conv2d),
+        (16, 32, 32, 1, 1, Conv2d),
+    ],
+)
+def test_the_fastest_form_is_the_one_measured(
+    lanes: int, channels: int, outputs: int, size: int, groups: int, form: type
+) -> None:
+    fastest = rearrange(Conv2d(channels, outputs, size, padding=size // 2, groups=groups), lanes)
+    assert type(fastest) is form
+    assert fastest(torch.zeros(1, channels, 4, 4)).shape == (1, outputs, 4, 4)
+
+
+@pytest.mark.parametrize(("capability", "form"), [("AVX512", PairedConvolution), ("AVX2", MergedConvolution)])
+def test_the_forms_are_those_for_this_machines_registers(
+    capability: str, form: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    network = build_network(CELLS["sepconv5x5+maxpool3x3"], torch.Generator().manual_seed(0))
+    kinds = {type(layer) for layer in FastNetwork(network).modules()}
+    assert kinds & {PairedConvolution, MergedConvolution} == {form}
+    assert FastMaxPool in kinds
+    assert torch.nn.MaxPool2d not in kinds
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_the_max_pool_of_a_training_has_torchs_derivatives_also_of_equal_numbers(size: int) -> None:
+    images = numbers(1, 3, 8, 10, 10).round().to(memory_format=torch.channels_last).requires_grad_()
+    expected, result = functional.max_pool2d(images, size, 1, size // 2), FastMaxPool(size)(images)
+    assert torch.equal(result, expected)
+    torch.testing.assert_close(gradients(result, images), gradients(expected, images), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("channels", "side"), [(8, 28), (16, 15), (32, 8)])
