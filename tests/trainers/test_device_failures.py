@@ -147,6 +147,26 @@ def test_all_captures_and_their_warm_ups_share_a_stream(gpu: StubGpu) -> None:
     assert len({id(stream) for stream in used}) == 1
 
 
+def test_the_host_waits_for_the_oldest_step_once_it_is_too_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, waited = list[Any](), list[int]()
+
+    class Event:
+        def __init__(self, blocking: bool) -> None:
+            assert blocking, "the host sleeps"
+
+        def record(self) -> None:
+            steps.append(self)
+
+        def synchronize(self) -> None:
+            waited.append(steps.index(self))
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    limiter, ahead = cuda_graph.StepLimiter(GPU), cuda_graph.STEPS_AHEAD
+    for step in range(ahead + 3):
+        limiter.step()
+        assert waited == list(range(step + 1 - ahead))
+
+
 def test_a_step_that_cannot_be_captured_loses_the_device_without_a_fallback(
     gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:

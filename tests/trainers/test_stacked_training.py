@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers.images import cuda_graph, stacked_convolution
+from fmnas.trainers.images import cuda_graph, multi_seed, stacked_convolution
 from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.model import Network, normalise
@@ -108,8 +110,12 @@ def test_six_steps_in_double_precision(
     torch.testing.assert_close(learner._stack.weights.detach(), weights_of(plain, learner), rtol=1e-6, atol=1e-7)
 
 
-def test_epochs_have_the_plain_order_crops_and_flips(noise_split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two epochs of 23 images in batches of 5, the last of them smaller."""
+@pytest.mark.parametrize("at_once", [7, 4096])
+def test_epochs_have_the_plain_order_crops_and_flips(
+    noise_split: Split, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Two epochs of 23 images in batches of 5, the last of them smaller; cropped in parts, or all at once."""
+    monkeypatch.setattr(multi_seed, "IMAGES_AT_ONCE", at_once)
     held = to_device(noise_split, CPU)
     cell, context = CELLS["identity"], TrainingContext(held, 5, 10)
     learner = stack_learner(networks_of(cell), cell, context)
@@ -144,6 +150,8 @@ def test_an_epoch_and_its_validation(digits: DeviceData) -> None:
         expected.append((logits.argmax(1) != digits.held_out_labels).sum().item() / 30)
     assert learner.train([1e-3]) == expected
     torch.testing.assert_close(learner._stack.weights.detach(), weights_of(plain, learner), rtol=1e-6, atol=1e-7)
+    for own, one in zip(learner.weights(), plain, strict=True):
+        torch.testing.assert_close(own, one.weights()[0], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(("name", "bad"), [("dead states", float("nan")), ("all operations", 1e38)])
@@ -162,6 +170,32 @@ def test_a_diverged_training_does_not_affect_the_others(noise_split: Split, name
     assert torch.equal(ill._stack.weights[~own], healthy._stack.weights[~own])
     assert not ill._stack.weights[own].any()
     assert not ill._velocity[own].any()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_ends_a_training_at_that_step(
+    digits: DeviceData, bad: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its statistics are finite, but it never returns: neither at the next step nor at a validation."""
+    cell = CELLS["identity"]
+    learner = stack_learner(networks_of(cell), cell, TrainingContext(digits, 10, 12))
+    real, factors = learner._losses, iter([1.0, bad, 1.0, 1.0])
+    monkeypatch.setattr(learner, "_losses", lambda *batch: real(*batch) * torch.tensor([1.0, next(factors), 1.0]))
+    begin(learner, 0.01)
+    for ended in (False, True, True, True):
+        learner.step(10)
+        assert learner.diverged() == [False, ended, False]
+        assert learner._stack.weights[learner._stack.owner == 1].any() == (not ended)
+    assert [error is None for error in learner.validation_errors()] == [False, True, False]
+    assert learner.diverged() == [False, True, False]
+
+
+def test_one_validation_logit_that_is_not_finite_ends_a_training(digits: DeviceData) -> None:
+    cell = CELLS["identity"]
+    learner = stack_learner(networks_of(cell), cell, TrainingContext(digits, 10, 12))
+    with torch.no_grad():
+        dict(learner._stack.named_weights())["classifier.bias"][13] = float("inf")  # class 3 of network 1
+    assert [error is None for error in learner.validation_errors()] == [False, True, False]
 
 
 def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData) -> None:
@@ -190,6 +224,15 @@ def test_a_capture_does_not_train(digits: DeviceData, monkeypatch: pytest.Monkey
     assert torch.equal(learner._stack.weights, with_graph._stack.weights)
 
 
+def test_steps_of_fewer_images_than_a_batch_are_not_captured(
+    digits: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of a full batch are not there."""
+    monkeypatch.setattr(multi_seed, "capture_graph", None)
+    cell, context = CELLS["dead states"], TrainingContext(digits, 41, 12)
+    stack_learner(networks_of(cell), cell, context).capture()
+
+
 @pytest.mark.parametrize(("size", "groups"), [(1, 1), (3, 4), (5, 1)])
 def test_gradients_of_a_convolution_are_torchs(size: int, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of images that are not square, with other numbers of outputs than inputs."""
@@ -202,6 +245,32 @@ def test_gradients_of_a_convolution_are_torchs(size: int, groups: int, monkeypat
     gradient, needed = torch.randn_like(output), (images, layer.weight, layer.bias)
     for ours, theirs in zip(*(torch.autograd.grad(y, needed, gradient) for y in (output, expected)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "parts"), [("images", ["image"]), ("weight", ["weight"]), ("bias", [])])
+def test_only_the_gradients_that_are_needed_are_computed(
+    name: str, parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From one whose channels come last, too. A stem does not need that of its images."""
+    own = {part: getattr(stacked_convolution, f"{part}_gradient") for part in ("image", "weight")}
+    computed: list[str] = []
+
+    def compute(part: str, *arguments: Any) -> Tensor:
+        computed.append(part)
+        return own[part](*arguments)
+
+    monkeypatch.setattr(stacked_convolution, "has_own_gradients", lambda device: True)
+    for part in own:
+        monkeypatch.setattr(stacked_convolution, f"{part}_gradient", partial(compute, part))
+    layer, images = StackedConvolution(4, 8, 3, 2, torch.float64), torch.randn(5, 4, 6, 7, dtype=torch.float64)
+    leaf = {"images": images, "weight": layer.weight, "bias": layer.bias}[name]
+    layer.requires_grad_(False)
+    leaf.requires_grad_(True)
+    gradient = torch.randn(5, 8, 6, 7, dtype=torch.float64).to(memory_format=torch.channels_last)
+    plain = functional.conv2d(images, layer.weight, layer.bias, padding=1, groups=2)
+    (result,), (expected,) = (torch.autograd.grad(output, leaf, gradient) for output in (layer(images), plain))
+    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
+    assert computed == parts
 
 
 @pytest.mark.parametrize("groups", [1, 4])
