@@ -109,5 +109,6 @@ def test_invalid_splits_are_refused(count: int, labels: np.ndarray) -> None:
 
 @pytest.mark.parametrize("inputs", [IMAGES.astype(np.float32), IMAGES[:, :27]])
 def test_a_device_takes_images_only(inputs: np.ndarray) -> None:
-    with pytest.raises(DataError, match=rf"x: inputs {inputs.dtype}"):
-        to_device(Split(inputs, LABELS, inputs, LABELS, "x", "here"), torch.device("cpu"))
+    for parts in ((inputs, LABELS, inputs, LABELS), (inputs, LABELS, IMAGES, LABELS), (IMAGES, LABELS, inputs, LABELS)):
+        with pytest.raises(DataError, match=rf"x: inputs {inputs.dtype}"):
+            to_device(Split(*parts, "x", "here"), torch.device("cpu"))

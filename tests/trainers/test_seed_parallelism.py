@@ -26,6 +26,7 @@ CPU, GPU, META = torch.device("cpu"), torch.device("cuda", 0), torch.device("met
         ("plain", CPU, None, 4, TrainingPlan("plain", 1, None)),
         ("auto", GPU, 8, 4, TrainingPlan("stacked", 1, 8, captured=True)),
         ("stacked", GPU, None, 1, TrainingPlan("stacked", 1, None, captured=True)),
+        ("stacked", CPU, 2, 4, TrainingPlan("stacked", 1, 2)),
         ("plain", GPU, 1, 4, TrainingPlan("plain", 1, 1)),
         ("auto", META, 1, 4, TrainingPlan("plain", 1, 1)),
     ],
@@ -58,8 +59,8 @@ def training_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("training")]
 
 
-@pytest.mark.parametrize(("count", "workers"), [(1, 1), (5, 2)])
-def test_results_are_in_order_and_reports_in_this_thread(count: int, workers: int) -> None:
+@pytest.mark.parametrize(("count", "workers", "share"), [(1, 1, 1), (5, 2, 1), (2, 1, 2)])
+def test_results_are_in_order_and_reports_in_this_thread(count: int, workers: int, share: int) -> None:
     reports, threads = [], set()
 
     def report(*epoch: object) -> None:
@@ -67,8 +68,8 @@ def test_results_are_in_order_and_reports_in_this_thread(count: int, workers: in
         threads.add(threading.get_ident())
 
     before = torch.get_num_threads()
-    assert train_side_by_side(counting, count, workers, 1, report, never_stop) == [
-        (number, 1) for number in range(count)
+    assert train_side_by_side(counting, count, workers, share, report, never_stop) == [
+        (number, share) for number in range(count)
     ]
     assert threads == {threading.get_ident()}
     for number in range(count):

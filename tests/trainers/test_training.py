@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fmnas.search_spaces import Cell, Schedule, Trial
+from fmnas.trainers.contract import EvaluationStoppedError
 from fmnas.trainers.images import batches
 from fmnas.trainers.images.batches import DeviceData, Streams, streams, to_device, training_batches
 from fmnas.trainers.images.model import normalise
@@ -111,6 +112,43 @@ def test_validation_error_is_the_share_of_wrong_answers(held: DeviceData, batch_
     wrong = sum(label != 7 for label in held.held_out_labels.tolist())
     assert 0 < wrong < 17
     assert learner(network, held, batch_size).validation_error() == wrong / 17
+
+
+class Overflowing(Linear):
+    """One logit of its batch `at`, from 0, is infinite."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at, self.batch = at, 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = super().forward(images).clone()
+        if self.batch == self.at:
+            logits[0, 3] = float("inf")
+        self.batch += 1
+        return logits
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_a_logit_that_is_not_finite_ends_a_training_for_good(held: DeviceData, at: int) -> None:
+    """In any of 4 batches. Later epochs are neither trained nor validated, whatever they would give."""
+    one = learner(Overflowing(at), held, 5)
+    assert one.validation_errors() == [None]
+    assert one.diverged() == [True]
+    before = one._draws.order.get_state()
+    assert one.train([0.1]) == [None]
+    assert one.validation_errors() == [None]
+    assert torch.equal(one._draws.order.get_state(), before)
+    assert learner(Overflowing(4), held, 5).validation_errors() != [None]
+
+
+@pytest.mark.parametrize("allowed", [0, 2])
+def test_a_stop_ends_a_validation_before_its_next_batch(held: DeviceData, allowed: int) -> None:
+    seen: list[Tensor] = []
+    context = TrainingContext(held, 5, 5, stop=lambda: len(seen) == allowed)
+    with pytest.raises(EvaluationStoppedError):
+        seen.extend(images for images, _ in context.validation_batches(None))
+    assert len(seen) == allowed
 
 
 def test_validation_neither_learns_nor_depends_on_the_batch(held: DeviceData, make_trial: Callable[..., Trial]) -> None:
