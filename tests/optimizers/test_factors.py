@@ -199,3 +199,35 @@ def test_without_discrete_variables_the_factor_is_that_of_a_point(name: str) -> 
     none = torch.zeros(1, 1, dtype=torch.long)
     q, _ = graphs.evaluate(factors.pairs(none, none), d2)
     assert q.item() == pytest.approx(1 / 3 if name == "modlap" else 1.0)
+
+
+def test_pulls_are_the_derivatives_by_the_parameters_of_each_variable() -> None:
+    """Of four, in an order by group that is not its own inverse."""
+    space = Space(
+        [Nominal("a", [1, 2, 3]), Ordinal("b", [1, 2, 3]), Nominal("c", [1, 2, 3, 4]), Nominal("d", [1, 2, 3])]
+    )
+    factors, form, rng = Factors(space), FastKernel(ModulatedLaplacian(), Blended()), np.random.default_rng(0)
+    assert factors.order.tolist() == [0, 3, 1, 2]
+    weights = factors.pairs(*(torch.from_numpy(space.sample_encoded(rng, 9)).long() for _ in range(2)))
+    logs = torch.from_numpy(rng.uniform(-1, 1, (2, 1, 4)))  # of alpha and beta
+    d2, by_log_q, by_s = (torch.from_numpy(rng.uniform(0, 4, (1, 9))) for _ in range(3))
+
+    def total(logs: torch.Tensor) -> float:
+        q, s = GraphPart(factors, form, *logs.exp()).evaluate(weights, d2)
+        return (by_log_q * q.log() + by_s * s).sum().item()
+
+    *pulls, _ = GraphPartWithGradient(GraphPart(factors, form, *logs.exp()), weights, d2).pull(by_log_q, by_s)
+    steps = 1e-6 * torch.eye(8, dtype=torch.float64).reshape(8, 2, 1, 4)
+    slopes = [(total(logs + step) - total(logs - step)) / 2e-6 for step in steps]
+    np.testing.assert_allclose(torch.cat(pulls).flatten(), slopes, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", sorted(MODULATIONS))
+def test_sums_that_cancel_are_positive(name: str) -> None:
+    """Far apart on a path, the eigenvalues' terms add up to less than their rounding errors."""
+    factors = Factors(Space([Integer("n", 1, 15)]))
+    one = torch.ones(1, 1, dtype=torch.float64)
+    graphs = GraphPart(factors, FastKernel(MODULATIONS[name], Modulated()), one, 1e-3 * one)
+    v1, v2 = (part.reshape(-1, 1) for part in torch.meshgrid(*[torch.arange(15)] * 2, indexing="ij"))
+    q, _ = graphs.evaluate(factors.pairs(v1, v2), one.expand(1, 225))
+    assert q.min() > 0
