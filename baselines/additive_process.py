@@ -96,7 +96,7 @@ class AveragedSurface:
         for _ in range(ROUNDS):
             V, value = self._climb(Points(C, V), value, region)
             if C.shape[1]:
-                C, value = maximise_cma(self._of_moved(Points(C, V), region), C, rng)
+                C, value = maximise_cma(self._fix_vertices(Points(C, V), region), C, rng)
         return Points(C, V), value
 
     def _climb(self, points: Points, value: Tensor, region: Region) -> tuple[Tensor, Tensor]:
@@ -112,7 +112,7 @@ class AveragedSurface:
             V[active, region.variable[k]], value[active] = region.vertex[k], best
         return V, value
 
-    def _of_moved(self, points: Points, region: Region) -> Callable[[Tensor], Tensor]:
+    def _fix_vertices(self, points: Points, region: Region) -> Callable[[Tensor], Tensor]:
         """Return the function of continuous parts C [S, L, D] at the vertices of points [S]; -inf where not allowed."""
         parts = [(process, process.discrete_part(points).split(STARTS, dim=1)) for process in self._processes]
 

@@ -18,10 +18,10 @@ def checkpoints(tmp_path: Path) -> Checkpoints:
     return Checkpoints(tmp_path / "checkpoints")
 
 
-def restored(
+def restore_rows(
     checkpoints: Checkpoints, numbers: Sequence[int], epochs: int = 9, fingerprint: str = "a"
 ) -> tuple[Rows | None, list[dict[str, Any]]]:
-    """The rows, and the states that were loaded."""
+    """Return the rows, and the states that were loaded."""
     loaded: list[dict[str, Any]] = []
     return checkpoints.restore(fingerprint, numbers, epochs, loaded.append), loaded
 
@@ -34,7 +34,7 @@ def test_a_checkpoint_of_as_many_epochs_or_fewer_is_used(
     """All of them: a trial that is repeated once its epochs are done trains nothing."""
     rows = [row[:width] for row in ROWS]
     checkpoints.save("a", 0, rows, STATE)
-    result, loaded = restored(checkpoints, range(width), epochs)
+    result, loaded = restore_rows(checkpoints, range(width), epochs)
     assert result == (rows if used else None)
     assert len(loaded) == used
     for state in loaded:
@@ -47,10 +47,10 @@ def test_every_training_has_its_own_file(checkpoints: Checkpoints) -> None:
     for (fingerprint, number), rows in saved.items():
         checkpoints.save(fingerprint, number, rows, STATE)
     for (fingerprint, number), rows in saved.items():
-        assert restored(checkpoints, [number], fingerprint=fingerprint)[0] == rows
+        assert restore_rows(checkpoints, [number], fingerprint=fingerprint)[0] == rows
     checkpoints.discard("a", 2)
-    found = {key for key in saved if restored(checkpoints, [key[1]], fingerprint=key[0])[0]}
-    assert found == {("a", 2), *(("b", number) for number in range(3))}
+    remaining = {key for key in saved if restore_rows(checkpoints, [key[1]], fingerprint=key[0])[0]}
+    assert remaining == {("a", 2), *(("b", number) for number in range(3))}
     checkpoints.discard("a", 3)  # also those that are not there
 
 
@@ -63,11 +63,11 @@ def test_a_file_under_the_name_of_another_training_is_not_used(
     checkpoints.save(fingerprint, number, ROWS, STATE)
     (other,) = set(checkpoints.folder.iterdir()) - {path}
     path.replace(other)
-    assert restored(checkpoints, [number], fingerprint=fingerprint) == (None, [])
+    assert restore_rows(checkpoints, [number], fingerprint=fingerprint) == (None, [])
 
 
 def test_without_a_file_a_training_begins(checkpoints: Checkpoints) -> None:
-    assert restored(checkpoints, [0]) == ([], [])
+    assert restore_rows(checkpoints, [0]) == ([], [])
 
 
 def test_a_state_that_does_not_fit_is_not_used(checkpoints: Checkpoints) -> None:
