@@ -54,18 +54,19 @@ class Process:
         return self._from_kernel(value[:, None] + (changed - z[rows].transpose(0, 1)) * slopes[rows].transpose(0, 1))
 
     def discrete_part(self, points: Points) -> Tensor:
-        """Return what `predict_moved` needs of the vertices of points [S]: weighted polynomials [R + 1, S, n]."""
+        """Return the weighted polynomials of the vertices of points [S] for `predict_moved` [min(D, R) + 1, S, n]."""
         e = self._kernel.polynomials(self._cross(points)[: len(self._kernel.sizes)])
         weights = torch.tensor((-torch.inf, *self._parameters.weights), dtype=torch.float64).exp()
-        return torch.stack([torch.tensordot(weights[t:], e[: len(e) - t], dims=1) for t in range(len(e))])
+        count = 1 + min(len(self._parameters.q), self._kernel.orders)  # row t: of terms with t continuous variables
+        return torch.stack([torch.tensordot(weights[t:], e[: len(e) - t], dims=1) for t in range(count)])
 
     def predict_moved(self, C: Tensor, discrete_part: Tensor) -> tuple[Tensor, Tensor]:
         """Return (mean, variance) [S, L] at continuous parts C [S, L, D]; discrete_part: of the S points."""
-        moved = torch.ones(1, *C.shape[:2], len(self._points), dtype=torch.float64)  # [at most D + 1, S, L, n]
+        moved = torch.ones(1, *C.shape[:2], len(self._points), dtype=torch.float64)  # [min(D, R) + 1, S, L, n]
         for d, q in enumerate(self._parameters.q):
             squared = (C[:, :, None, d] - self._points.C[:, d]).square()
             moved = self._kernel.extend(moved, continuous_kernel(q, squared)[None])
-        return self._from_kernel(sum(of_t[:, None] * e_t for of_t, e_t in zip(discrete_part, moved, strict=False)))
+        return self._from_kernel(sum(of_t[:, None] * e_t for of_t, e_t in zip(discrete_part, moved, strict=True)))
 
     def _from_kernel(self, value: Tensor) -> tuple[Tensor, Tensor]:
         k = self._amplitude * value
@@ -117,8 +118,7 @@ class AveragedSurface:
         parts = [(process, process.discrete_part(points).split(STARTS, dim=1)) for process in self._processes]
 
         def value(C: Tensor) -> Tensor:
-            chunks = C.split(STARTS)
-            values = self._average([concatenate(map(process.predict_moved, chunks, part)) for process, part in parts])
+            values = self._average([concatenate(map(p.predict_moved, C.split(STARTS), part)) for p, part in parts])
             S, L, D = C.shape
             allowed = region.feasible(Points(C.reshape(S * L, D), points.V.repeat_interleave(L, 0)))
             return values.where(allowed.reshape(S, L), -torch.inf)

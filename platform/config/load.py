@@ -106,7 +106,7 @@ def _uses_up(design: Any, budget: Any) -> bool:
 
 
 def find_labels(entries: Any) -> list[Any]:
-    """The labels of the value of the key `optimizers`; none if it is not a list."""
+    """Return the labels of the value of the key `optimizers`; none if it is not a list."""
     items = [expand_entry(entry) for entry in (entries if isinstance(entries, list) else ())]
     return [item.get("label") or item.get("name") if isinstance(item, dict) else item for item in items]
 

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmnas.baselines import additive_process
 from fmnas.baselines.additive_kernel import NUGGET, AdditiveKernel, Parameters
 from fmnas.baselines.additive_process import AveragedSurface, Process
 from fmnas.baselines.additive_sampler import (
@@ -125,6 +126,19 @@ def test_predictions_at_moved_points_equal_those_at_any(sizes: tuple[int, ...], 
     for i in range(4):
         expected = process.predict(Points(moved[:, i], points.V))
         torch.testing.assert_close((mean[:, i], variance[:, i]), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_the_search_of_the_continuous_part_predicts_every_start(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six starts, four of them at once."""
+    monkeypatch.setattr(additive_process, "STARTS", 4)
+    space = Space([Real("x", 0, 1), Real("y", 0, 1), *(Nominal(f"n{n}", list(range(n))) for n in GOLDEN["sizes"])])
+    points, surface = golden_points(), AveragedSurface([process], LogEI(-0.5))
+    moved = torch.rand(len(points), 3, 2, generator=torch.Generator().manual_seed(0)).double()
+    values = surface._fix_vertices(points, Region(space))(moved)
+    for i in range(3):
+        torch.testing.assert_close(values[:, i], surface.value(Points(moved[:, i], points.V)), rtol=1e-8, atol=1e-10)
 
 
 def test_expected_improvement_is_averaged_and_not_its_logarithm(process: Process) -> None:

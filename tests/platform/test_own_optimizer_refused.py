@@ -13,28 +13,20 @@ from fmnas.platform.experiment.experiment import build_experiment
 pytestmark = pytest.mark.slow
 
 
-def test_a_constructor_that_exits_is_refused_before_anything_is_written(
-    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_own(tmp_path, "random", {"name": "mine", "use": f"{mine}:InitExits"}) == 2
-    message = capsys.readouterr().err
-    assert f"optimizers.1.use = '{mine}:InitExits': it cannot be built: SystemExit" in message
-    assert "Traceback" not in message
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(("name", "method"), [("CaveatFails", "caveat"), ("WarningFails", "config_warning")])
-def test_a_text_about_itself_that_fails_is_refused_before_anything_is_written(
-    run_own: Callable[..., int],
-    mine: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    method: str,
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("InitExits", "optimizers.1.use = '{mine}:InitExits': it cannot be built: SystemExit"),
+        ("CaveatFails", "mine.caveat: ValueError: no text"),
+        ("WarningFails", "mine.config_warning: ValueError: no text"),
+    ],
+)
+def test_code_that_fails_before_the_first_trial_is_refused_before_anything_is_written(
+    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
     assert run_own(tmp_path, "random", {"name": "mine", "use": f"{mine}:{name}"}) == 2
     message = capsys.readouterr().err
-    assert f"mine.{method}: ValueError: no text" in message
+    assert words.format(mine=mine) in message
     assert "Traceback" not in message
     assert not (tmp_path / "run").exists()
 
