@@ -12,8 +12,9 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=26"
 | search | 6 starts of 600 points; 20 of 2,000; half or double of all its numbers |
 | correlation | of the priors: 0.5, or another one |
 | prior | of the parameters: weak; none: maximum likelihood |
-| deviation | of the logarithms under the priors: own, one for each parameter; a number for all |
+| deviation | of the logarithms under the priors: of theta; alpha, beta and odds; noise: 1:1.5:2.5; a number for all |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
+| normal | deviation of log theta and of the bend, and the largest bend: 1, or another number for all three |
 | fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
 | prediction | ordinary: the mean and the output scale are estimates; plug-in: they are known |
@@ -44,6 +45,7 @@ from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_
 from fmnas.optimizers.gp.parameters import LogNormal, Parameter
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces.variables import Floats
 
 
 class WithPairs(Blended):
@@ -75,11 +77,12 @@ class Arm:
     prior: str = "weak"
     starts: str = "smooth"
     prediction: str = "ordinary"
-    deviation: str = "own"
+    deviation: str = "1:1.5:2.5"
     theta: str = "0.5"
     beta: str = "0.5"
     noise: str = "0.001"
     fit: str = "whole"
+    normal: str = "1"
 
     @property
     def name(self) -> str:
@@ -108,6 +111,16 @@ SEARCHES = {
 }
 
 
+@dataclass(frozen=True)
+class WideWarping(Warping):
+    """A warping whose bend is in units of a deviation, and so under a prior of that deviation."""
+
+    deviation: float = 1.0
+
+    def bend_values(self, u: Floats) -> Floats:
+        return Warping(self.warp, self.bend * self.deviation).bend_values(u)
+
+
 def bent(low: float, high: float, step: float) -> tuple[Warping, ...]:
     """The warpings with bends from low to high, both scales, by the size of the bend."""
     bends = sorted(np.arange(low, high + step / 2, step).tolist(), key=abs)
@@ -133,7 +146,10 @@ class PartsBOFM(BOFM):
             smooth={"smooth": True, "plain": False}[arm.starts],
             plug_in={"ordinary": False, "plug-in": True}[arm.prediction],
         )
-        super().__init__(space, mode=Mode(fit, SEARCHES[arm.search], warpings=ALL_WARPINGS[arm.warpings]), **others)
+        warpings = ALL_WARPINGS[arm.warpings]
+        if arm.normal != "1":
+            warpings = tuple(WideWarping(warping.warp, warping.bend, float(arm.normal)) for warping in warpings)
+        super().__init__(space, mode=Mode(fit, SEARCHES[arm.search], warpings=warpings), **others)
         self.arm = arm
 
     def kernel(self, space: Space) -> FMKernel:
@@ -147,11 +163,14 @@ class PartsBOFM(BOFM):
         arm, prior = self.arm, parameter.prior
         assert prior is not None
         medians = {"theta": float(arm.theta), "beta": float(arm.beta) * P, "noise": float(arm.noise)}
+        numbers = [float(number) for number in arm.deviation.split(":")]
+        of_theta, of_others, of_noise = numbers if len(numbers) > 1 else numbers * 3
+        deviations = {"theta": of_theta * float(arm.normal), "noise": of_noise}
         return replace(
             parameter,
             prior=LogNormal(
                 medians.get(parameter.name, prior.median),
-                prior.deviation if arm.deviation == "own" else float(arm.deviation),
+                deviations.get(parameter.name, of_others),
                 float(arm.correlation) if prior.correlation else 0.0,
             ),
         )
