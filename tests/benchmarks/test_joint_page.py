@@ -118,3 +118,16 @@ def test_the_page_has_the_agreement_of_the_devices() -> None:
     assert f"The first {count} configurations were trained in both ways" in page
     assert f"the GPU's mean error differs by {offset} ({low} to {high})" in page
     assert f"agree across the devices by {across}, within each by {one} and {other}" in page
+
+
+def test_the_page_has_the_ranks_of_every_optimizer() -> None:
+    results = pd.read_csv(RECORDED / "every_optimizer.csv").set_index("optimizer")
+    repeats = results[[f"repeat_{repeat}" for repeat in range(20)]]
+    ranks = repeats.rank(axis=0).mean(axis=1)
+    assert len(ranks) == 19
+    rows = re.findall(r"^\| ([\w-]+) \| [\d.]+ \| ([\d.]+) \([\d.]+ to [\d.]+\) \| (.*?) \|", PAGE, flags=re.MULTILINE)
+    assert sorted(name for name, *_ in rows) == sorted(ranks.index)
+    for name, rank, objective in rows:
+        assert float(rank) == pytest.approx(ranks[name], abs=0.0501)
+        values = repeats.loc[name]
+        assert objective == f"{values.mean():.4f} ± {values.std(ddof=1) / 20**0.5:.4f}"
