@@ -20,7 +20,7 @@ from fmnas.optimizers.gp.factors import Factors, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel, ModulatedLaplacian
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
 from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, ConditionedKernel, Kernel, Pairs, pair_indices
-from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
+from fmnas.optimizers.gp.parameters import DEVIATION, Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
 
@@ -28,6 +28,8 @@ from fmnas.search_spaces import Space
 THETA_BOUNDS, ALPHA_BOUNDS, BETA_BOUNDS, ODDS_BOUNDS = (1e-2, 1e2), (1e-4, 1e3), (1e-4, 1e3), (1e-3, 1e3)
 UNIT_DEVIATION = 12**-0.5  # standard deviation of the uniform distribution: the starts are in standardised units
 FIXED = (1.0, 1.0)
+MEDIAN = 0.5  # of the priors of theta and of beta / P
+WIDE = 1.5  # deviation of the priors of the logarithms of alpha, beta and the odds
 CORRELATION = 0.5  # of the prior of two variables' parameters: how fast a function varies is partly common to all
 
 
@@ -47,10 +49,10 @@ def fm_parameters(D: int, P: int, *, scaled: bool, weighted: bool) -> tuple[Para
     """
     DP, prior = max(D, 1) * P, partial(LogNormal, correlation=CORRELATION)
     return (
-        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), prior(0.5, 1.0)),
-        Parameter("alpha", P, ALPHA_BOUNDS if scaled else FIXED, Uniform(0.0, 2.0, over=DP), prior(1 / DP, 1.5)),
-        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), prior(0.5 * P, 1.5), smoother=P),
-        Parameter("odds", 1, ODDS_BOUNDS if weighted else FIXED, Constant(1.0), LogNormal(1.0, 1.5)),
+        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), prior(MEDIAN, DEVIATION)),
+        Parameter("alpha", P, ALPHA_BOUNDS if scaled else FIXED, Uniform(0.0, 2.0, over=DP), prior(1 / DP, WIDE)),
+        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), prior(MEDIAN * P, WIDE), smoother=P),
+        Parameter("odds", 1, ODDS_BOUNDS if weighted else FIXED, Constant(1.0), LogNormal(1.0, WIDE)),
     )
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from fmnas.optimizers.gp.parameters import DEVIATION
 from fmnas.optimizers.gp.points import EQUAL, standardise
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.search_spaces.variables import Floats
@@ -34,8 +35,8 @@ from fmnas.search_spaces.variables import Floats
 Warp = Callable[[Floats], tuple[Floats, float]]
 """Maps y [n] to u [n] and the sum of log du / dy."""
 
-BENDS = tuple(float(bend) for bend in np.arange(-4, 5) / 4.0)
-"""-1 to 1; a standard normal prior keeps them near 0 while there are few observations."""
+BENDS = tuple(DEVIATION * float(part) for part in np.arange(-4, 5) / 4.0)
+"""Up to one deviation of their normal prior, which keeps them near 0 while there are few observations."""
 
 
 def identity(y: Floats) -> tuple[Floats, float]:
@@ -84,14 +85,10 @@ def most_likely_warping(posterior: Posterior, y: Floats, warpings: Sequence[Warp
     Mean and output scale are maximised out per warping, as in `process.py`.
     """
     by_warp = {warp: warp(y) for warp in {warping.warp for warping in warpings}}
-    warped = [by_warp[warping.warp] for warping in warpings]
-    G = torch.from_numpy(
-        np.stack([warping.bend_values(u) for warping, (u, _) in zip(warpings, warped, strict=True)], axis=1)
-    )
-    inverse = posterior.inverse
-    mu = (inverse @ G).sum(0) / inverse.sum()
-    residual = G - mu
+    values, log_slopes = zip(*(by_warp[warping.warp] for warping in warpings), strict=True)
+    bent = [warping.bend_values(u) for warping, u in zip(warpings, values, strict=True)]
+    G, inverse = torch.from_numpy(np.stack(bent, axis=1)), posterior.inverse
+    residual = G - (inverse @ G).sum(0) / inverse.sum()
     s2 = (residual * (inverse @ residual)).sum(0).div(len(y)).clamp(min=1e-300).numpy()
-    log_slopes = [log_slope for _, log_slope in warped]
-    prior = -0.5 * np.square([warping.bend for warping in warpings])
+    prior = -0.5 * np.square([warping.bend / DEVIATION for warping in warpings])
     return warpings[int((-0.5 * len(y) * np.log(s2) + log_slopes + prior).argmax())]

@@ -19,6 +19,7 @@ from fmnas.optimizers.gp.bfgs import Box
 from fmnas.search_spaces.variables import Floats
 
 Values = Mapping[str, Tensor]
+DEVIATION = 1.0  # of the normal priors of log theta (fm_kernel.py) and of the objective's bend (output_warping.py)
 Start = Callable[[np.random.Generator, tuple[int, int]], Floats]
 """Draws random starts of a parameter with shape [count, size]."""
 

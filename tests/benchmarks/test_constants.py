@@ -47,6 +47,18 @@ def test_the_page_has_the_sweep_of_each_constant(arm: str) -> None:
     assert f"{arm.split('=')[1]}: {counts_of_the_constants(['design_constants'], arm)[-1]}" in MEASUREMENTS
 
 
+@pytest.mark.parametrize(
+    ("value", "arm"),
+    [
+        *(("0.25", "theta=0.25,beta=0.25"), ("1", "theta=1,beta=1"), ("0.5", "normal=0.5"), ("2", "normal=2")),
+        *(("0.75", "deviation=1:0.75:2.5"), ("3", "deviation=1:3:2.5")),
+        *(("1", "deviation=1:1.5:1"), ("5", "deviation=1:1.5:5")),
+    ],
+)
+def test_the_page_has_the_sweep_of_each_group(value: str, arm: str) -> None:
+    assert f"*{value}: {counts_of_the_constants(['design_eight'], arm)[-1]}*" in MEASUREMENTS
+
+
 @pytest.mark.parametrize("name", ["design_deviation", "design_deviation_noise_10", "validation_deviation"])
 def test_the_page_has_the_counts_of_one_deviation(name: str) -> None:
     assert f"pairs | {' | '.join(counts_of_the_constants([name], 'warpings=18,deviation=1'))} | – |" in MEASUREMENTS
