@@ -14,7 +14,6 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=26"
 | prior | of the parameters: weak; none: maximum likelihood |
 | deviation | of the logarithms under the priors: of theta; alpha, beta and odds; noise: 1:1.5:2.5; a number for all |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
-| pending | parameters while trials are pending: likeliest; drawn, from a normal approximation of their posterior |
 | normal | deviation of log theta and of the bend, and the largest bend: 1, or another number for all three |
 | fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
@@ -33,7 +32,7 @@ from torch import Tensor
 
 from fmnas.optimizers import BOFM, Optimizer
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.gp.fit import Fit, FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import (
     BLENDED_KERNELS,
@@ -44,7 +43,6 @@ from fmnas.optimizers.gp.frequency_modulation import (
 )
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
 from fmnas.optimizers.gp.parameters import LogNormal, Parameter
-from fmnas.optimizers.gp.process import FitError, Likelihood, Posterior
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.variables import Floats
@@ -85,7 +83,6 @@ class Arm:
     noise: str = "0.001"
     fit: str = "whole"
     normal: str = "1"
-    pending: str = "likeliest"
 
     @property
     def name(self) -> str:
@@ -161,16 +158,6 @@ class PartsBOFM(BOFM):
         kernel.noise = self._with_prior(kernel.noise, 1)
         return kernel
 
-    def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
-        fitted = super()._fit(y, rng)
-        if self.arm.pending == "likeliest" or not self.trials_without_result():
-            return fitted
-        likelihood, eta = fitted.posterior.likelihood, fitted.posterior.eta
-        try:
-            return Fit(Posterior(likelihood, draw_parameters(likelihood, eta, rng)), fitted.nll)
-        except FitError:
-            return fitted
-
     def _with_prior(self, parameter: Parameter, P: int) -> Parameter:
         """The parameter with the arm's prior."""
         arm, prior = self.arm, parameter.prior
@@ -187,15 +174,6 @@ class PartsBOFM(BOFM):
                 float(arm.correlation) if prior.correlation else 0.0,
             ),
         )
-
-
-def draw_parameters(likelihood: Likelihood, eta: Tensor, rng: np.random.Generator) -> Tensor:
-    """Draw parameters around the likeliest eta [d], with the curvatures of the posterior density along each."""
-    d, step, parameters = len(eta), 1e-2, likelihood.parameters
-    _, slopes = likelihood(torch.cat([eta[None], eta + step * torch.eye(d, dtype=eta.dtype)]), torch.arange(d + 1))
-    curvature = likelihood.n * (slopes[1:].diagonal() - slopes[0]) / step
-    deviation = curvature.nan_to_num().clamp(min=parameters.deviation.square().reciprocal()).rsqrt()
-    return parameters.box.clip(eta + deviation * torch.from_numpy(rng.standard_normal(d)))
 
 
 def build_arm(name: str, space: Space, seed: int, design: list[Configuration], evaluations: int) -> Optimizer:
