@@ -112,13 +112,13 @@ SEARCHES = {
 
 
 @dataclass(frozen=True)
-class WideWarping(Warping):
-    """A warping whose bend is in units of a deviation, and so under a prior of that deviation."""
+class ScaledWarping(Warping):
+    """A warping that bends by `scale * bend`: the prior of what it bends by has the deviation `scale`."""
 
-    deviation: float = 1.0
+    scale: float = 1.0
 
     def bend_values(self, u: Floats) -> Floats:
-        return Warping(self.warp, self.bend * self.deviation).bend_values(u)
+        return Warping(self.warp, self.bend * self.scale).bend_values(u)
 
 
 def bent(low: float, high: float, step: float) -> tuple[Warping, ...]:
@@ -146,9 +146,8 @@ class PartsBOFM(BOFM):
             smooth={"smooth": True, "plain": False}[arm.starts],
             plug_in={"ordinary": False, "plug-in": True}[arm.prediction],
         )
-        warpings = ALL_WARPINGS[arm.warpings]
-        if arm.normal != "1":
-            warpings = tuple(WideWarping(warping.warp, warping.bend, float(arm.normal)) for warping in warpings)
+        scale = float(arm.normal)
+        warpings = tuple(ScaledWarping(warping.warp, warping.bend, scale) for warping in ALL_WARPINGS[arm.warpings])
         super().__init__(space, mode=Mode(fit, SEARCHES[arm.search], warpings=warpings), **others)
         self.arm = arm
 
