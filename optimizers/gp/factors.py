@@ -116,10 +116,10 @@ class Factors:
 
     def pairs_with(self, rows: PairEntries, V: Tensor) -> PairEntries:
         """Return the weights of the m n pairs of points V [m, P] with the points of `rows`, ordered by m."""
-        m = len(V)
         pairs = []
         for group, table in zip(self.groups, rows, strict=True):
-            n = table.shape[-1]
-            chosen = [table[k].index_select(-2, V[:, p]) for k, p in enumerate(group.members)]  # [(E,) m, n]
-            pairs.append(torch.stack(chosen).reshape(*table.shape[:-2], m * n))
+            *outer, vertices, n = table.shape  # outer: G, (E)
+            first = torch.arange(0, math.prod(outer) * vertices, vertices).reshape(len(group.members), -1, 1)
+            chosen = first + V.T[group.members, None]  # [G, E, m]: rows of all tables below each other
+            pairs.append(table.reshape(-1, n).index_select(0, chosen.flatten()).reshape(*outer, len(V) * n))
         return pairs

@@ -15,6 +15,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fmnas.optimizers.gp.factors import Factors, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel, ModulatedLaplacian
@@ -120,12 +121,14 @@ class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
         self.combination, self.factors, self.points = kernel.combination, kernel.factors, points
         self.theta, self.w = values["theta"], weight(values)
         self.graphs = kernel.graph_part({name: value[None] for name, value in values.items()})
-        self._diagonals = self.graphs.diagonals(values["beta"])
+        diagonals = self.graphs.diagonals(values["beta"])
+        self._own, self._own_of_all = pad_sequence(diagonals, batch_first=True), torch.cat(diagonals)  # [P, V], [K]
+        self._sizes = torch.tensor([len(diagonal) for diagonal in diagonals])
         self._rows = self.factors.rows(points.V)
 
     def precompute(self, V: Tensor) -> tuple[PairEntries, Tensor]:
         """Return the weights of the pairs with the n points (factors.py) and own [m]; neither depends on C."""
-        own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
+        own = self._own.gather(1, V.T)  # [P, m]
         return self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0))
 
     def correlate(self, points: Points) -> tuple[Tensor, Tensor]:
@@ -158,9 +161,8 @@ class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
         return r, self._own_around(points.V)
 
     def _own_around(self, V: Tensor) -> Tensor:
-        own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])
-        new = torch.cat([diagonal.expand(len(V), -1) for diagonal in self._diagonals], 1)  # [m, K]
-        old = torch.cat([own[p, :, None].expand(-1, len(d)) for p, d in enumerate(self._diagonals)], 1)
+        own = self._own.gather(1, V.T)
+        new, old = self._own_of_all, own.T.repeat_interleave(self._sizes, 1)  # [K], [m, K]
         return self._own_of(own.prod(0)[:, None] * (new / old), own.mean(0)[:, None] + (new - old) / len(own))
 
     def _own_of(self, q: Tensor, s: Tensor) -> Tensor:
@@ -172,13 +174,11 @@ def combine_tables(combination: Combination, tables: list[Tensor], V: Tensor, d2
 
     tables: each variable's factor between m points at all of its vertices and n points, P times [m, V_p, n]; d2 [m, n].
     """
-    points = torch.arange(len(V))
-    own = torch.stack([table[points, V[:, p]] for p, table in enumerate(tables)])  # [P, m, n]
-    product, total = _leave_one_out_products(own), own.sum(0)
-    q = torch.cat([table * product[p, :, None] for p, table in enumerate(tables)], 1)
-    s = q
-    if combination.additive:
-        s = torch.cat([table + (total - own[p])[:, None] for p, table in enumerate(tables)], 1) / len(own)
+    every, sizes = torch.cat(tables, 1), torch.tensor([table.shape[1] for table in tables])
+    own = every[torch.arange(len(V)), (V + sizes.cumsum(0) - sizes).T].contiguous()  # [P, m, n]
+    variable = torch.repeat_interleave(sizes)  # [K]
+    q = every * _leave_one_out_products(own)[variable].transpose(0, 1)
+    s = (every + (own.sum(0) - own)[variable].transpose(0, 1)) / len(own) if combination.additive else q
     return combination.combine(q, s, d2[:, None], w)
 
 
