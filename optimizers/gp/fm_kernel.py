@@ -121,9 +121,8 @@ class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
         self.combination, self.factors, self.points = kernel.combination, kernel.factors, points
         self.theta, self.w = values["theta"], weight(values)
         self.graphs = kernel.graph_part({name: value[None] for name, value in values.items()})
-        diagonals = self.graphs.diagonals(values["beta"])
-        self._own, self._own_of_all = pad_sequence(diagonals, batch_first=True), torch.cat(diagonals)  # [P, V], [K]
-        self._sizes = torch.tensor([len(diagonal) for diagonal in diagonals])
+        self._diagonals = self.graphs.diagonals(values["beta"])
+        self._own = pad_sequence(self._diagonals, batch_first=True)  # [P, V]
         self._rows = self.factors.rows(points.V)
 
     def precompute(self, V: Tensor) -> tuple[PairEntries, Tensor]:
@@ -161,8 +160,8 @@ class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
         return r, self._own_around(points.V)
 
     def _own_around(self, V: Tensor) -> Tensor:
-        own = self._own.gather(1, V.T)
-        new, old = self._own_of_all, own.T.repeat_interleave(self._sizes, 1)  # [K], [m, K]
+        own, sizes = self._own.gather(1, V.T), torch.tensor([len(diagonal) for diagonal in self._diagonals])
+        new, old = torch.cat(self._diagonals), own.T.repeat_interleave(sizes, 1)  # [K], [m, K]
         return self._own_of(own.prod(0)[:, None] * (new / old), own.mean(0)[:, None] + (new - old) / len(own))
 
     def _own_of(self, q: Tensor, s: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ Pairs are processed a few thousand at a time, so that intermediate results stay 
 | B, M | | parameter sets evaluated together; pairs of points |
 | d2 | [B, M] | squared continuous distance of each pair |
 | alpha, beta | [B, P] | modulation by d2 (zero: none) and frequency scale per discrete variable |
-| u | [B, P, M] | 1 + alpha d2 |
+| u | [B, P, M] | 1 + alpha d2; [B, P, 1] if all d2 are 0, as without continuous variables |
 | W | [G, (E,) M] | weights of the pairs from their vertices (factors.py) |
 | S | [B, P, M] | sum_e M_e f(beta mu_e, u): the factor of each variable, not normalised |
 | N | [B, P] | normaliser: the mean of the factor over vertices at d = 0 |
@@ -66,9 +66,10 @@ class GraphPart:
         """Return (q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
         q = torch.ones_like(d2)
         s = torch.zeros_like(d2) if self.additive else q
+        different = slice(None) if d2.any() else slice(1)
         for part in self.slices(d2.shape[1]):
             for (group, alpha, b), W in zip(self.groups, weights, strict=True):
-                u = (alpha * d2[:, None, part]).add_(1.0)
+                u = (alpha * d2[:, None, part][..., different]).add_(1.0)
                 S = _sum(self.modulation, group, W[None, ..., part], b, u)
                 q[:, part] *= S.prod(1)
                 if self.additive:
@@ -78,9 +79,9 @@ class GraphPart:
     def factors_and_slopes(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
         """Return (S, d log S / du), each [B, P, m] ordered by group, of pairs at squared distances d2 [B, m]."""
         S = d2.new_empty(len(d2), len(self._sizes), d2.shape[1])
-        L = torch.empty_like(S)
+        L, different = torch.empty_like(S), slice(None) if d2.any() else slice(1)
         for (group, alpha, b), W in zip(self.groups, weights, strict=True):
-            u = (alpha * d2[:, None]).add_(1.0)
+            u = (alpha * d2[:, None, different]).add_(1.0)
             _sum_and_decay(self.modulation, group, W[None], b, u, S[:, group.rows], L[:, group.rows])
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()
@@ -146,7 +147,7 @@ class GraphPartWithGradient:
         modulation, alpha = graphs.modulation, graphs.alpha
         total = by_log_q.sum(-1, keepdim=True).expand_as(alpha).clone()
         by_u, by_u_d2 = torch.zeros_like(alpha), torch.zeros_like(alpha)
-        by_d2 = torch.empty_like(self._d2)
+        by_d2, varied = torch.empty_like(self._d2), bool(self._d2.any())
         for part, S, L in self._parts:
             pulls = by_log_q[:, None, part]  # [B, 1, m]
             if graphs.additive:  # a factor's part of s: [B, P, m]
@@ -156,7 +157,8 @@ class GraphPartWithGradient:
             pulled = pulls * L
             by_d2[:, part] = (alpha[:, None] @ pulled)[:, 0]
             by_u += pulled.sum(-1)
-            by_u_d2 += (pulled @ self._d2[:, part, None])[..., 0]
+            if varied:
+                by_u_d2 += (pulled @ self._d2[:, part, None])[..., 0]
         by_alpha = alpha * by_u_d2
         by_beta = modulation.sign * (by_u + by_alpha) + (modulation.offset - graphs.log_slope_of_N) * total
         places = graphs.places
@@ -205,4 +207,4 @@ def _sum_and_decay(
     f0, f1 = modulation.value(b0, u), modulation.value(b1, u)
     weighted0, weighted1 = f0 / group.complete, f1 * (W - 1.0 / group.complete)
     torch.add(weighted0, weighted1, out=S)
-    torch.mul(weighted0, modulation.decay(b0, f0), out=decay).addcmul_(weighted1, modulation.decay(b1, f1))
+    torch.addcmul(weighted0 * modulation.decay(b0, f0), weighted1, modulation.decay(b1, f1), out=decay)

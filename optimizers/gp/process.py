@@ -55,9 +55,9 @@ class Likelihood:
         self.n = len(points)
         self.parameters = ParameterVector([*kernel.parameters, kernel.noise])
         self._pairs = kernel.pairs(points)
-        self._i, self._j = pair_indices(self.n)
-        self._flat = self._j * self.n + self._i  # positions in the lower triangle of R
-        self._twice = torch.where(self._i == self._j, 1.0, 2.0).double()  # a pair has two entries in R
+        i, j = pair_indices(self.n)
+        self._flat = j * self.n + i  # positions in the lower triangle of R
+        self._twice = torch.where(i == j, 1.0, 2.0).double()  # a pair has two entries in R
         self._max_batch = max(1, MAX_BATCH_ELEMENTS // self.n**2)
 
     def with_data(self, points: Points, y: Tensor, kernel: Kernel | None = None) -> "Likelihood":
@@ -88,8 +88,7 @@ class Likelihood:
 
     def _lower(self, r: Tensor) -> Tensor:
         """Arrange pairs [B, M] as lower triangles [B, n, n], the part that a Cholesky decomposition reads."""
-        R = r.new_zeros(len(r), self.n * self.n)
-        return R.index_copy_(1, self._flat, r).view(-1, self.n, self.n)
+        return r.new_zeros(len(r), self.n**2).scatter_(1, self._flat.expand_as(r), r).view(-1, self.n, self.n)
 
     def _from_correlation(self, r: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return (nll [B], d nll / d r per pair [B, M], d nll / d log g [B])."""
@@ -108,8 +107,8 @@ class Likelihood:
         value = 0.5 * (self.n * (math.log(2 * math.pi) + 1.0 + s2.log()) + logdet)
         value = value if scale is None else value + 0.5 * (square / scale - self.n)
         scaled = a / s2.sqrt()[:, None]
-        pairs = inverse.mT.reshape(len(r), -1).index_select(1, self._flat)
-        pairs -= scaled[:, self._i] * scaled[:, self._j]
+        by_A = inverse.mT - scaled[:, :, None] * scaled[:, None]
+        pairs = by_A.reshape(len(r), -1).gather(1, self._flat.expand_as(r))
         by_g = 0.5 * g * (inverse.diagonal(dim1=-2, dim2=-1) - scaled.square()).sum(-1)
         return torch.where(failed, torch.inf, value), pairs.mul_(0.5 * self._twice), by_g
 
