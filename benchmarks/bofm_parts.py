@@ -48,7 +48,7 @@ from fmnas.optimizers.gp.parameters import LogNormal, Parameter
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.region import HammingBall, Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Configuration, Space, SpaceError
 from fmnas.search_spaces.variables import Floats
 
 
@@ -169,7 +169,10 @@ class PartsBOFM(BOFM):
         centre = Points.from_encoded(self.space, state.incumbent[None])
         box = Box((centre.C[0] - width).clamp(min=0.0), (centre.C[0] + width).clamp(max=1.0))
         region = Region(self.space, box=box, ball=HammingBall(centre.V[0], int(radius)))
-        starts = start_points(surface, region, state)
+        try:
+            starts = start_points(surface, region, state)
+        except SpaceError:  # almost nothing of the region is feasible
+            return super().candidates(surface, state)
         return alternating_search(surface, region, starts, state.settings)[0].concat(starts)
 
     def _with_prior(self, parameter: Parameter, P: int) -> Parameter:
