@@ -14,7 +14,6 @@ An arm is named by what differs from BO-FM's default, "kernel=plain,warpings=26"
 | prior | of the parameters: weak; none: maximum likelihood |
 | deviation | of the logarithms under the priors: of theta; alpha, beta and odds; noise: 1:1.5:2.5; a number for all |
 | theta, beta, noise | medians of the priors: 0.5, 0.5 (times P), 0.001, or another one |
-| near | while others are pending, every second one: anywhere; 2:0.2: at most 2 variables and 0.2 from the best |
 | normal | deviation of log theta and of the bend, and the largest bend: 1, or another number for all three |
 | fit | its effort: whole; half or double of all its numbers |
 | starts | of the fit: every second one smoother; plain: the paper's |
@@ -33,7 +32,6 @@ from torch import Tensor
 
 from fmnas.optimizers import BOFM, Optimizer
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import (
@@ -45,10 +43,8 @@ from fmnas.optimizers.gp.frequency_modulation import (
 )
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, identity, log_above_median
 from fmnas.optimizers.gp.parameters import LogNormal, Parameter
-from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.region import HammingBall, Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
-from fmnas.search_spaces import Configuration, Space, SpaceError
+from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.variables import Floats
 
 
@@ -87,7 +83,6 @@ class Arm:
     noise: str = "0.001"
     fit: str = "whole"
     normal: str = "1"
-    near: str = "anywhere"
 
     @property
     def name(self) -> str:
@@ -161,19 +156,6 @@ class PartsBOFM(BOFM):
         kernel.parameters = tuple(self._with_prior(parameter, kernel.factors.P) for parameter in kernel.parameters)
         kernel.noise = self._with_prior(kernel.noise, 1)
         return kernel
-
-    def candidates(self, surface: Surface, state: SearchState) -> Points:
-        if self.arm.near == "anywhere" or not self.trials_without_result() or self._asked % 2:
-            return super().candidates(surface, state)
-        radius, width = map(float, self.arm.near.split(":"))
-        centre = Points.from_encoded(self.space, state.incumbent[None])
-        box = Box((centre.C[0] - width).clamp(min=0.0), (centre.C[0] + width).clamp(max=1.0))
-        region = Region(self.space, box=box, ball=HammingBall(centre.V[0], int(radius)))
-        try:
-            starts = start_points(surface, region, state)
-        except SpaceError:  # almost nothing of the region is feasible
-            return super().candidates(surface, state)
-        return alternating_search(surface, region, starts, state.settings)[0].concat(starts)
 
     def _with_prior(self, parameter: Parameter, P: int) -> Parameter:
         """The parameter with the arm's prior."""
