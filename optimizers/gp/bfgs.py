@@ -68,23 +68,21 @@ def minimise(
     vanishes, or after `iterations`. No returned point is worse than its start.
     """
     x = box.clip(start)
-    best_x, best_f = x.clone(), torch.full((len(x),), torch.inf, dtype=x.dtype)
     which = torch.arange(len(x))
     f, g = objective(x, which)
+    best_x, best_f = x.clone(), f.clone()
     H = torch.eye(x.shape[1], dtype=x.dtype).repeat(len(x), 1, 1)
     state = _State(which, x, f, g, H, torch.zeros(len(x), dtype=torch.bool))
-    best_f[which] = f
     state.keep(torch.isfinite(f))
     for _ in range(iterations):
         if len(state.which) == 0:
             break
         direction = _direction(state, box)
         promising = -0.5 * (state.g * direction).sum(-1) > 0.1 * tolerance * state.f.abs().clamp(min=1.0)
-        if not promising.all():  # the predicted gain of the full step is not worth an evaluation
-            state.keep(promising)
-            direction = direction[promising]
-            if len(direction) == 0:
-                break
+        state.keep(promising)  # of the others, the predicted gain of the full step is not worth an evaluation
+        direction = direction[promising]
+        if len(direction) == 0:
+            break
         x, f, g, moved = _line_search(objective, state, direction, box)
         gain = state.f - f
         _update(state, x - state.x, g - state.g)

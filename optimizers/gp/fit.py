@@ -87,9 +87,7 @@ class Surrogate:
         Raises FitError if no start gives a positive definite matrix, or the best fit to a subset gives none for all y.
         """
         settings, full = self.settings, self.likelihood(points, y)
-        likelihood = full
-        if len(points) > settings.largest:
-            likelihood = self._on_subset(points, y, settings.largest, rng)
+        likelihood = self._on_subset(points, y, settings.largest, rng) if len(points) > settings.largest else full
         box = likelihood.parameters.box
         starts = torch.empty(0, len(box.lower), dtype=torch.float64)
         if warm is not None and settings.warm:

@@ -38,6 +38,10 @@ from fmnas.optimizers.gp.points import Points
 MAX_BATCH_ELEMENTS = 1 << 20  # elements of the matrices that are decomposed at once: more would only take memory
 CHUNK = 128  # points predicted at once
 
+# glibc keeps freed memory for reuse up to twice the size of the largest buffer that was freed, at most 64 MB. Without
+# this one, to which nothing is written, an evaluation of the likelihood requests its memory from the system again.
+torch.empty(31 * 2**20, dtype=torch.uint8)
+
 
 class FitError(RuntimeError):
     """The matrix of a process is not positive definite. Optimizers catch it and fall back to a random suggestion."""
