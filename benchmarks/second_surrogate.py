@@ -21,17 +21,10 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))  # a configuration may name this file from any folder
 
-from surrogate import (
-    MODELS,
-    Floats,
-    Recorded,
-    arrange,
-    describe_facts,
-    lines_of_accuracy,
-    measure_flops,
-    place_points,
-    read_observations,
-)
+from surrogate import describe_facts
+from surrogate_accuracy import lines_of_accuracy
+from surrogate_data import Floats, read_observations
+from surrogate_models import MODELS, Recorded, arrange, measure_flops, place_points
 
 from fmnas.trainers.problem import Problem
 from fmnas.trainers.recorded_table import read_table

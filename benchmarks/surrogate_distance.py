@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 from command import run_command
 from scipy.stats import spearmanr
-from surrogate import Recorded, arrange, divide, measure_flops, place_points, predict_in_parts, read_observations
+from surrogate_accuracy import divide, predict_in_parts
+from surrogate_data import read_observations
+from surrogate_models import Recorded, arrange, measure_flops, place_points
 
 from fmnas.trainers.recorded_table import read_table
 from fmnas.trainers.surrogate.features import Features

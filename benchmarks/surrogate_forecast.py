@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from surrogate import HEAD_OF_ACCURACY, Recorded, arrange, line_of_accuracy, line_of_noise_alone, read_observations
+from surrogate_accuracy import HEAD_OF_ACCURACY, line_of_accuracy, line_of_noise_alone
+from surrogate_data import read_observations
+from surrogate_models import Recorded, arrange
 
 from fmnas.trainers.recorded_table import read_table
 from fmnas.trainers.surrogate.model import Surrogate, read_surrogate

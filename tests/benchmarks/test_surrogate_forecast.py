@@ -1,8 +1,9 @@
 """Later results: at full fidelity, and of networks and schedules that the surrogate was not fitted to."""
 
 import numpy as np
-import surrogate as fitting
+from surrogate_data import Observation
 from surrogate_forecast import FITTED, find_later
+from surrogate_models import arrange, measure_flops
 
 from fmnas.search_spaces import joint_space
 from fmnas.trainers.recorded_table import read_table
@@ -11,16 +12,16 @@ from fmnas.trainers.surrogate.model import read_surrogate
 from fmnas.trainers.surrogate.problem import FILE
 
 
-def observation(length: int, group: int) -> fitting.Observation:
+def observation(length: int, group: int) -> Observation:
     configuration = joint_space().sample(np.random.default_rng(group))
-    return fitting.Observation(configuration, length, length, (0.1, 0.2), 0.1, 1.0, group, "random")
+    return Observation(configuration, length, length, (0.1, 0.2), 0.1, 1.0, group, "random")
 
 
 def test_later_results_are_of_new_trainings_at_full_fidelity() -> None:
     """What was fitted: groups 0 and 1. Then 1 again, 2 for one epoch, 2 and 3 for three."""
     seen = [observation(3, 0), observation(1, 1)]
     new = [observation(3, 1), observation(1, 2), observation(3, 2), observation(3, 3)]
-    recorded = fitting.arrange([*seen, *new], Features(fitting.measure_flops(), 3))
+    recorded = arrange([*seen, *new], Features(measure_flops(), 3))
     assert np.flatnonzero(find_later(recorded, 2)).tolist() == [4, 5]
 
 
