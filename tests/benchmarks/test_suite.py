@@ -262,6 +262,23 @@ def test_the_page_has_the_counts_of_twenty_other_seeds() -> None:
     assert f"| casmopolitan | 20 others | {' | '.join(cells)} |" in MEASUREMENTS
 
 
+def test_the_page_has_the_published_method_after_200_evaluations() -> None:
+    paper = suite.read_runs(RESULTS / "evaluations_200_paper.csv")[:15]
+    assert len({run.seed for run in paper}) == 1
+    runs = [run for run in suite.read_runs(RESULTS / "evaluations_200.csv") if run.method == "bo-fm"]
+    results = suite.problems_in([*runs, *paper])
+    assert len(results) == 15
+    after_100 = [replace(problem, incumbents=problem.incumbents[:, :, :-1]) for problem in results]
+    (last,), (before,) = (compare_overall(some, "bo-fm") for some in (results, after_100))
+    texts = [
+        f"lower on {a}{of}, equal on {b}, higher on {c} (p = "
+        for (a, b, c), of in ((last.cells, " of the 15 problems"), (before.cells, ""))
+    ]
+    text = " ".join(MEASUREMENTS.split())
+    assert f"{texts[0]}{last.p:.2f})" in text
+    assert f"{texts[1]}{before.p:.3f};" in text
+
+
 def test_the_page_has_the_tests_with_the_later_runs_of_bo_fm() -> None:
     runs = [run for run in suite.read_runs(RESULTS / "other_optimizers.csv") if run.method != "bo-fm"]
     runs += [run for run in suite.read_runs(RESULTS / "evaluations_200.csv") if run.method == "bo-fm"]
