@@ -66,10 +66,10 @@ class GraphPart:
         """Return (q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
         q = torch.ones_like(d2)
         s = torch.zeros_like(d2) if self.additive else q
-        different = slice(None) if d2.any() else slice(1)
+        distinct = slice(None) if d2.any() else slice(1)
         for part in self.slices(d2.shape[1]):
             for (group, alpha, b), W in zip(self.groups, weights, strict=True):
-                u = (alpha * d2[:, None, part][..., different]).add_(1.0)
+                u = (alpha * d2[:, None, part][..., distinct]).add_(1.0)
                 S = _sum(self.modulation, group, W[None, ..., part], b, u)
                 q[:, part] *= S.prod(1)
                 if self.additive:
@@ -79,9 +79,9 @@ class GraphPart:
     def factors_and_slopes(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
         """Return (S, d log S / du), each [B, P, m] ordered by group, of pairs at squared distances d2 [B, m]."""
         S = d2.new_empty(len(d2), len(self._sizes), d2.shape[1])
-        L, different = torch.empty_like(S), slice(None) if d2.any() else slice(1)
+        L, distinct = torch.empty_like(S), slice(None) if d2.any() else slice(1)
         for (group, alpha, b), W in zip(self.groups, weights, strict=True):
-            u = (alpha * d2[:, None, different]).add_(1.0)
+            u = (alpha * d2[:, None, distinct]).add_(1.0)
             _sum_and_decay(self.modulation, group, W[None], b, u, S[:, group.rows], L[:, group.rows])
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()

@@ -270,13 +270,11 @@ def test_the_page_has_the_published_method_after_200_evaluations() -> None:
     assert len(results) == 15
     after_100 = [replace(problem, incumbents=problem.incumbents[:, :, :-1]) for problem in results]
     (last,), (before,) = (compare_overall(some, "bo-fm") for some in (results, after_100))
-    texts = [
-        f"lower on {a}{of}, equal on {b}, higher on {c} (p = "
-        for (a, b, c), of in ((last.cells, " of the 15 problems"), (before.cells, ""))
-    ]
     text = " ".join(MEASUREMENTS.split())
-    assert f"{texts[0]}{last.p:.2f})" in text
-    assert f"{texts[1]}{before.p:.3f};" in text
+    lower, equal, higher = last.cells
+    assert f"lower on {lower} of the 15 problems, equal on {equal}, higher on {higher} (p = {last.p:.2f})" in text
+    lower, equal, higher = before.cells
+    assert f"after 100 lower on {lower}, equal on {equal}, higher on {higher} (p = {before.p:.3f};" in text
 
 
 def test_the_page_has_the_tests_with_the_later_runs_of_bo_fm() -> None:
